@@ -1,0 +1,1 @@
+"""Quantization and calibration of trained models, with a verdict that can be trusted."""

