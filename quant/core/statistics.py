@@ -8,6 +8,7 @@ occur, not by the number of values. NaN and infinities fall into bins of their o
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -64,32 +65,16 @@ class TensorStatistics:
             return cls(part.count, part.minimum, part.maximum, part.codes, part.counts, flat.size - finite.size)
         if not histogram:
             return cls(flat.size, low, high)
-        index = np.empty(flat.size, np.intp)
-        np.right_shift(flat.view(np.uint32), _SHIFT, out=index, casting="unsafe")
-        dense = np.bincount(index)
-        if dense.size > _NEGATIVE:  # -0.0 is zero
-            dense[0] += dense[_NEGATIVE]
-            dense[_NEGATIVE] = 0
-        codes = np.flatnonzero(dense)
-        return cls(flat.size, low, high, codes, dense[codes])
+        return cls(flat.size, low, high, *_histogram(flat.view(np.uint32) >> np.uint32(_SHIFT)))
 
     def merge(self, other: TensorStatistics) -> TensorStatistics:
         """The statistics of both parts together; exact and in any order the same."""
         if self.count == 0 or other.count == 0:
             kept = other if self.count == 0 else self
             return TensorStatistics(kept.count, kept.minimum, kept.maximum, kept.codes, kept.counts, self.not_finite + other.not_finite)
-        codes = np.union1d(self.codes, other.codes)
-        counts = np.zeros(codes.size, np.int64)
-        counts[np.searchsorted(codes, self.codes)] += self.counts
-        counts[np.searchsorted(codes, other.codes)] += other.counts
-        return TensorStatistics(
-            self.count + other.count,
-            min(self.minimum, other.minimum),
-            max(self.maximum, other.maximum),
-            codes,
-            counts,
-            self.not_finite + other.not_finite,
-        )
+        bins = _add_bins((self.codes, self.counts), (other.codes, other.counts))
+        extremes = min(self.minimum, other.minimum), max(self.maximum, other.maximum)
+        return TensorStatistics(self.count + other.count, *extremes, *bins, self.not_finite + other.not_finite)
 
     @property
     def magnitude(self) -> float:
@@ -145,3 +130,72 @@ class Bins:
         before = float(reached[at] - self.counts[at])
         inside = (share * total - before) / float(self.counts[at])
         return float(self.low[at] + (self.high[at] - self.low[at]) * min(max(inside, 0.0), 1.0))
+
+
+class Collector:
+    """Gathers a tensor's statistics over many small arrays; safe to share between threads.
+
+    Bin codes wait in a buffer of at most `pending` values, so that short arrays do not each pay for a histogram.
+
+    Example:
+        >>> collector = Collector()
+        >>> for part in (np.float32([1, 2]), np.float32([3])):
+        ...     collector.add(part)
+        >>> collector.result().count
+        3
+    """
+
+    def __init__(self, *, pending: int = 1 << 20) -> None:
+        self._lock = threading.Lock()
+        self._limit = pending
+        self._waiting: list[npt.NDArray[np.uint32]] = []
+        self._size = 0
+        self._total = TensorStatistics()
+
+    def add(self, values: Floats) -> None:
+        """Take in the values of one array (any shape; taken as float32)."""
+        flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+        if flat.size == 0:
+            return
+        extremes = TensorStatistics.of(flat, histogram=False)
+        codes = flat.view(np.uint32) >> np.uint32(_SHIFT)
+        with self._lock:
+            self._total = self._total.merge(extremes)
+            self._waiting.append(codes)
+            self._size += codes.size
+            if self._size >= self._limit:
+                self._flush()
+
+    def _flush(self) -> None:
+        codes = np.concatenate(self._waiting) if self._waiting else np.zeros(0, np.uint32)
+        self._waiting, self._size = [], 0
+        histogram = _histogram(codes)
+        total = self._total
+        merged = _add_bins((total.codes, total.counts), histogram)
+        self._total = TensorStatistics(total.count, total.minimum, total.maximum, *merged, total.not_finite)
+
+    def result(self) -> TensorStatistics:
+        """The statistics of everything taken in so far."""
+        with self._lock:
+            self._flush()
+            return self._total
+
+
+def _histogram(codes: npt.NDArray[np.uint32]) -> tuple[Codes, Codes]:
+    """Bins that occur among `codes`, and how often; -0.0 is zero, and what is not finite is left out."""
+    dense = np.bincount(codes.astype(np.intp))
+    if dense.size > _NEGATIVE:
+        dense[0] += dense[_NEGATIVE]
+        dense[_NEGATIVE] = 0
+        dense[_NEGATIVE + _NOT_FINITE :] = 0
+    dense[_NOT_FINITE:_NEGATIVE] = 0
+    found = np.flatnonzero(dense)
+    return found, dense[found]
+
+
+def _add_bins(left: tuple[Codes, Codes], right: tuple[Codes, Codes]) -> tuple[Codes, Codes]:
+    codes = np.union1d(left[0], right[0])
+    counts = np.zeros(codes.size, np.int64)
+    for part_codes, part_counts in (left, right):
+        counts[np.searchsorted(codes, part_codes)] += part_counts
+    return codes, counts

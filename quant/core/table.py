@@ -1,0 +1,80 @@
+"""The calibration table: tensor -> statistics, with the digests of what they were made from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from quant.core.digest import digest_of, digest_of_arrays
+from quant.core.files import write_text
+from quant.core.statistics import TensorStatistics
+from quant.errors import RunError
+
+_TABLE, _ARRAYS = "table.json", "histograms.npy"
+
+
+@dataclass(frozen=True)
+class CalibrationTable:
+    """What calibration saw.
+
+    Args:
+        model: Digest of the FP32 model.
+        data: Digest of the calibration samples.
+        samples: Number of samples seen.
+        statistics: Tensor name -> extremes and histogram, for tensors that are to be quantized.
+        magnitudes: Tensor name -> largest finite magnitude seen, for every float tensor (empty when no scheme asks for it).
+    """
+
+    model: str
+    data: str
+    samples: int
+    statistics: Mapping[str, TensorStatistics]
+    magnitudes: Mapping[str, float]
+
+    def _summary(self) -> dict[str, Any]:
+        tensors, start = {}, 0
+        for name in sorted(self.statistics):
+            s = self.statistics[name]
+            tensors[name] = {"count": s.count, "minimum": s.minimum, "maximum": s.maximum, "not_finite": s.not_finite, "bins": [start, start + s.codes.size]}
+            start += s.codes.size
+        return {"model": self.model, "data": self.data, "samples": self.samples, "tensors": tensors, "magnitudes": dict(sorted(self.magnitudes.items()))}
+
+    def _histograms(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """All histograms behind one another, int64 `[2, bins]`: codes and counts."""
+        ordered = [self.statistics[name] for name in sorted(self.statistics)]
+        empty = np.zeros((2, 0), np.int64)
+        return np.concatenate([empty, *(np.stack([s.codes, s.counts]) for s in ordered)], axis=1).astype(np.int64)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the whole table."""
+        return digest_of([self._summary(), digest_of_arrays({"histograms": self._histograms()})])
+
+    def save(self, folder: Path) -> None:
+        """Write `table.json` and `histograms.npy` into `folder`; the same bytes for the same table."""
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / _ARRAYS, self._histograms(), allow_pickle=False)
+        write_text(folder / _TABLE, json.dumps(self._summary(), indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> CalibrationTable:
+        """Read what `save` wrote.
+
+        Raises:
+            RunError: The folder holds no whole calibration table.
+        """
+        try:
+            summary = json.loads((folder / _TABLE).read_text(encoding="utf-8"))
+            histograms = np.load(folder / _ARRAYS, allow_pickle=False)
+            statistics = {
+                name: TensorStatistics(row["count"], row["minimum"], row["maximum"], *histograms[:, slice(*row["bins"])], row["not_finite"])
+                for name, row in summary["tensors"].items()
+            }
+            return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RunError(f"not a calibration table: {error}", where=str(folder), hint="calibrate again") from error

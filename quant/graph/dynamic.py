@@ -1,0 +1,100 @@
+"""Dynamic INT8: quantize -> integer product -> scale, in standard ONNX operators that ONNX Runtime fuses."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from quant.core.dialect import Dialect
+from quant.core.formats import slice_extremes
+from quant.graph.layers import FLOAT32, Layer
+from quant.graph.model import add_initializer, attribute, constant
+
+
+def dynamic_obstacle(layer: Layer) -> str | None:
+    """Why `layer` cannot be written as a dynamic integer product; None when it can."""
+    if layer.weight is None:
+        return "a product of two activations has no weight to quantize in advance"
+    if layer.weight == 0:
+        return "the weight is the left operand"
+    shape = layer.weight_shape
+    if shape is not None and len(shape) != 2:
+        return f"the weight has {len(shape)} axes, an integer product wants 2"
+    if layer.op == "Gemm" and attribute(layer.node, "transA", 0):
+        return "its input is transposed (transA)"
+    return None
+
+
+def write_dynamic(model: ir.Model, layers: Collection[Layer], dialect: Dialect, *, per_channel: bool = True) -> None:
+    """Rewrite `layers` of `model` in place; inputs that several layers share are quantized once."""
+    quantized: dict[str, tuple[ir.Value, ir.Value, ir.Value]] = {}
+    for layer in layers:
+        source = layer.node.inputs[layer.activations[0]]
+        assert source is not None
+        if str(source.name) not in quantized:
+            quantized[str(source.name)] = _quantize(model.graph, layer.node, source)
+        _rewrite(model.graph, layer, quantized[str(source.name)], dialect, per_channel=per_channel)
+
+
+def _quantize(graph: ir.Graph, before: ir.Node, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    node = ir.node("DynamicQuantizeLinear", [source], num_outputs=3, name=f"{source.name}_DynamicQuantizeLinear")
+    for value, (suffix, dtype) in zip(node.outputs, (("quantized", ir.DataType.UINT8), ("scale", FLOAT32), ("zero_point", ir.DataType.UINT8)), strict=True):
+        value.name, value.dtype = f"{source.name}_dynamic_{suffix}", dtype
+    graph.insert_before(before, node)
+    return node.outputs[0], node.outputs[1], node.outputs[2]
+
+
+def _rewrite(graph: ir.Graph, layer: Layer, source: tuple[ir.Value, ir.Value, ir.Value], dialect: Dialect, *, per_channel: bool) -> None:
+    """Replace one layer: (codes of x) x (codes of w) -> INT32 -> float x (scale of x x scale of w) [+ bias]."""
+    node, name = layer.node, layer.name
+    weights, bias = _matrix_and_bias(layer)
+    axis = 1 if per_channel else None
+    params = dialect.weights.params(*slice_extremes(weights, axis))
+    codes = dialect.weights.quantize(weights, params, axis)
+    codes_value = add_initializer(graph, f"{name}_weight_quantized", codes)
+    scale = add_initializer(graph, f"{name}_weight_scale", params.scale)
+    zero = add_initializer(graph, f"{name}_weight_zero_point", np.asarray(params.zero_point, codes.dtype))
+    output = node.outputs[0]
+    product = _node("MatMulInteger", [source[0], codes_value, source[2], zero], f"{name}_MatMulInteger", ir.DataType.INT32)
+    floats = _node("Cast", [product.outputs[0]], f"{name}_Cast", FLOAT32, to=int(FLOAT32))
+    scales = _node("Mul", [source[1], scale], f"{name}_scales", FLOAT32)
+    scaled = _node("Mul", [floats.outputs[0], scales.outputs[0]], f"{name}_scaled", FLOAT32)
+    nodes = [product, floats, scales, scaled]
+    if bias is not None:
+        added = bias if isinstance(bias, ir.Value) else add_initializer(graph, f"{name}_bias", bias)
+        nodes.append(_node("Add", [scaled.outputs[0], added], f"{name}_biased", FLOAT32))
+    graph.insert_before(node, nodes)
+    last = nodes[-1].outputs[0]
+    last.shape = output.shape
+    ir.convenience.replace_all_uses_with(output, last, replace_graph_outputs=True)
+    given, output.name = str(output.name), f"{output.name}_float"
+    last.name = given
+    graph.remove(node, safe=True)
+
+
+def _node(op: str, inputs: list[ir.Value], name: str, dtype: ir.DataType, **attributes: Any) -> ir.Node:
+    made = ir.node(op, inputs, attributes=attributes, name=name)
+    made.outputs[0].name, made.outputs[0].dtype = name, dtype
+    return made
+
+
+def _matrix_and_bias(layer: Layer) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32] | ir.Value | None]:
+    """The weight as `[in, out]` and the bias, with Gemm's transposition and factors worked in."""
+    node = layer.node
+    weights = constant(node.inputs[1])
+    assert weights is not None
+    if layer.op != "Gemm":
+        return weights.astype(np.float32), None
+    matrix = (weights.T if attribute(node, "transB", 0) else weights) * np.float32(attribute(node, "alpha", 1.0))
+    third = node.inputs[2] if len(node.inputs) > 2 else None
+    if third is None:
+        return np.ascontiguousarray(matrix, np.float32), None
+    bias, beta = constant(third), np.float32(attribute(node, "beta", 1.0))
+    if bias is None:
+        assert beta == 1.0, "find_layers leaves out a Gemm with a computed, scaled bias"
+        return np.ascontiguousarray(matrix, np.float32), third
+    return np.ascontiguousarray(matrix, np.float32), (bias * beta).astype(np.float32)

@@ -1,0 +1,134 @@
+"""Casting a graph to FP16: everything that may, but for what would overflow; inputs and outputs stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import cache
+
+import numpy as np
+import onnx_ir as ir
+
+from quant.graph.layers import FLOAT32
+from quant.graph.model import add_initializer, constant
+
+FP16_MAX = 65504.0
+STAND_IN_FOR_INFINITY = 1e8
+"""Magnitudes from here on are masks (-1e9, -3.4e38), not measurements; no layer computes with them."""
+MASK_VALUE = 3e4
+"""What masks are clamped to: softmax sends it to an exact 0, and the sum of two masks still fits into FP16."""
+
+FLOAT16 = ir.DataType.FLOAT16
+_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"})
+
+
+def keep_reasons(model: ir.Model, magnitudes: Mapping[str, float], *, limit: float) -> dict[ir.Node, str]:
+    """Nodes that stay in FP32, each with the reason: no FP16 in its definition, a nested graph, or values beyond `limit`."""
+    keep: dict[ir.Node, str] = {}
+    version = model.graph.opset_imports.get("", 0)
+    for node in model.graph:
+        large = [v for v in (*node.inputs, *node.outputs) if v is not None and limit < magnitudes.get(str(v.name), 0.0) < STAND_IN_FOR_INFINITY]
+        if large:
+            worst = max(large, key=lambda v: magnitudes[str(v.name)])
+            keep[node] = f"overflow: tensor {worst.name!r} reaches {magnitudes[str(worst.name)]:.4g}, FP16 ends at 65504"
+        elif len(list(_nested(node))) > 0:
+            keep[node] = "holds a nested graph"
+        elif node.op_type in _QUANTIZED:
+            keep[node] = "is quantized already"
+        elif not _any_float(node) or not takes_fp16(node.domain, node.op_type, version):
+            keep[node] = f"{node.op_type} has no FP16 form"
+        elif (weight := _large_weight(node)) is not None:
+            keep[node] = f"overflow: weight {weight!r} has values beyond 65504"
+    return keep
+
+
+def _nested(node: ir.Node) -> list[ir.Graph]:
+    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+
+
+def _any_float(node: ir.Node) -> bool:
+    return any(v is not None and v.dtype == FLOAT32 for v in node.inputs)
+
+
+def _large_weight(node: ir.Node) -> str | None:
+    for value in node.inputs:
+        array = constant(value) if value is not None and value.dtype == FLOAT32 else None
+        if array is not None and array.size:
+            top = float(np.abs(array).max())
+            if FP16_MAX < top < STAND_IN_FOR_INFINITY:
+                return str(value.name) if value is not None else None
+    return None
+
+
+@cache
+def takes_fp16(domain: str, op: str, version: int) -> bool:
+    """Whether every float input and output of `op` may be FP16 by its ONNX definition."""
+    import onnx  # noqa: PLC0415 - heavy
+
+    if domain not in {"", "ai.onnx"} or not onnx.defs.has(op, ""):
+        return False
+    schema = onnx.defs.get_schema(op, version, "")
+    allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+    for formal in (*schema.inputs, *schema.outputs):
+        types = allowed.get(formal.type_str, {formal.type_str})
+        if "tensor(float)" in types and "tensor(float16)" not in types:
+            return False
+    return True
+
+
+def write_fp16(model: ir.Model, *, keep: Collection[ir.Node]) -> None:
+    """Cast `model` to FP16 in place, but for the nodes in `keep`; graph inputs and outputs keep their types."""
+    graph = model.graph
+    halves: dict[ir.Value, ir.Value] = {}
+    kept = set(keep)
+    for node in list(graph):
+        if node in kept:
+            continue
+        for position, value in enumerate(node.inputs):
+            if value is not None and value.dtype == FLOAT32:
+                node.replace_input_with(position, halves.get(value) or _half(graph, node, value, halves))
+        for value in node.outputs:
+            if value.dtype == FLOAT32:
+                _restore(graph, node, value, halves)
+    _drop_unused(graph)
+
+
+def _drop_unused(graph: ir.Graph) -> None:
+    """Remove casts and weights that nobody reads any more."""
+    for node in reversed(list(graph)):
+        if node.op_type == "Cast" and not any(v.uses() or v.is_graph_output() for v in node.outputs):
+            graph.remove(node, safe=True)
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output():
+            del graph.initializers[name]
+
+
+def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, halves: dict[ir.Value, ir.Value]) -> ir.Value:
+    """`value` in FP16: a weight is converted (masks clamped), anything else is cast where it is first needed."""
+    array = constant(value) if value.producer() is None else None
+    if array is not None:
+        large = np.abs(array) >= STAND_IN_FOR_INFINITY
+        halves[value] = add_initializer(graph, f"{value.name}_fp16", np.where(large, np.sign(array) * MASK_VALUE, array).astype(np.float16))
+        return halves[value]
+    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT16)}, name=f"{value.name}_to_fp16")
+    cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = f"{value.name}_fp16", FLOAT16, value.shape
+    producer = value.producer()
+    if producer is None:
+        graph.insert_before(node, cast)
+    else:
+        graph.insert_after(producer, cast)
+    halves[value] = cast.outputs[0]
+    return halves[value]
+
+
+def _restore(graph: ir.Graph, node: ir.Node, value: ir.Value, halves: dict[ir.Value, ir.Value]) -> None:
+    """Let `node` give FP16, and give back FP32 under the old name to whoever still reads that."""
+    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT32)}, name=f"{value.name}_to_fp32")
+    back = cast.outputs[0]
+    back.dtype, back.shape = FLOAT32, value.shape
+    ir.convenience.replace_all_uses_with(value, back, replace_graph_outputs=True)
+    cast.replace_input_with(0, value)
+    given = str(value.name)
+    value.name, value.dtype = f"{given}_fp16", FLOAT16
+    back.name = given
+    graph.insert_after(node, cast)
+    halves[back] = value

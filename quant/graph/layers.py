@@ -1,0 +1,124 @@
+"""The layers of a graph: its weighted operations, and its products of two activations."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from quant.core.registry import did_you_mean
+from quant.errors import ModelError, PlanError
+from quant.graph.model import attribute, constant
+
+LAYER_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+FLOAT32 = ir.DataType.FLOAT
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of the graph.
+
+    Args:
+        name: Name of its node, as in the user's file.
+        op: ONNX operator type.
+        node: The node.
+        weight: Position of the weight among the node's inputs; None for a product of two activations.
+        channel_axis: Axis of the weight that its output channels lie along; None when they lie along no single axis.
+        activations: Positions of the inputs that are computed.
+    """
+
+    name: str
+    op: str
+    node: ir.Node
+    weight: int | None
+    channel_axis: int | None
+    activations: tuple[int, ...]
+
+    @property
+    def weight_shape(self) -> tuple[int, ...] | None:
+        """Shape of the weight; None for a product of two activations."""
+        return None if self.weight is None else tuple(int(d) for d in _shape(self.node.inputs[self.weight]))
+
+    @property
+    def parameters(self) -> int:
+        """Number of elements of the weight."""
+        return 0 if self.weight_shape is None else int(np.prod(self.weight_shape))
+
+
+def _shape(value: ir.Value | None) -> Sequence[int]:
+    array = constant(value)
+    assert array is not None, "a weight is constant"
+    return array.shape
+
+
+def find_layers(model: ir.Model) -> tuple[Layer, ...]:
+    """Every layer of the main graph, in its order.
+
+    Raises:
+        ModelError: Two layers have one name, so that a plan could not tell them apart.
+    """
+    layers = tuple(layer for node in model.graph if (layer := _layer(node)) is not None)
+    seen: set[str] = set()
+    for layer in layers:
+        if layer.name in seen:
+            raise ModelError(f"two layers are called {layer.name!r}", hint="give every node of the graph a name of its own")
+        seen.add(layer.name)
+    return layers
+
+
+def _layer(node: ir.Node) -> Layer | None:
+    if node.op_type not in LAYER_OPS or node.domain not in {"", "ai.onnx"} or len(node.inputs) < 2:
+        return None
+    left, right = node.inputs[0], node.inputs[1]
+    if left is None or right is None or not _is_float(left, right):
+        return None
+    fixed = [constant(left) is not None, constant(right) is not None]
+    name = node.name or f"{node.op_type}_{node.outputs[0].name}"
+    if all(fixed):
+        return None
+    if node.op_type in {"Conv", "ConvTranspose", "Gemm"} and not fixed[1]:
+        # A computed kernel: a product of two activations in all but name; no engine has an integer kernel for it.
+        return Layer(name, node.op_type, node, None, None, (0, 1) if not fixed[0] else (1,))
+    if not any(fixed):
+        return Layer(name, node.op_type, node, None, None, (0, 1))
+    weight = 1 if fixed[1] else 0
+    return Layer(name, node.op_type, node, weight, _channel_axis(node, weight), (1 - weight,))
+
+
+def _is_float(left: ir.Value, right: ir.Value) -> bool:
+    known = [v.dtype for v in (left, right) if v.dtype is not None]
+    return all(dtype == FLOAT32 for dtype in known)
+
+
+def _channel_axis(node: ir.Node, weight: int) -> int | None:
+    """Axis of the weight that output channels lie along (Conv `[out, in, ...]`, ConvTranspose `[in, out, ...]`, MatMul `[..., in, out]`)."""
+    match node.op_type:
+        case "Conv":
+            return 0
+        case "ConvTranspose":
+            return 1
+        case "Gemm":
+            return (0 if attribute(node, "transB", 0) else 1) if weight == 1 else None
+    rank = len(_shape(node.inputs[weight]))
+    return rank - 1 if weight == 1 and rank >= 2 else None  # a weight on the left has its channels in rows, which no engine scales
+
+
+def match_layers(layers: Sequence[Layer], patterns: Sequence[str], *, where: str = "") -> frozenset[str]:
+    """Names of the layers that any of `patterns` matches (shell patterns: `*`, `?`, `[...]`; `op:Conv` matches by operator).
+
+    Raises:
+        PlanError: A pattern matches nothing; the hint names the nearest layers.
+    """
+    matched: set[str] = set()
+    for pattern in patterns:
+        if pattern.startswith("op:"):
+            found = {layer.name for layer in layers if fnmatch.fnmatchcase(layer.op, pattern[3:])}
+        else:
+            found = {layer.name for layer in layers if layer.name == pattern or fnmatch.fnmatchcase(layer.name, pattern)}
+        if not found:
+            raise PlanError(f"pattern {pattern!r} matches no layer", where=where, hint=did_you_mean(pattern.strip("*"), [layer.name for layer in layers]))
+        matched |= found
+    return frozenset(matched)

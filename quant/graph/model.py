@@ -1,0 +1,148 @@
+"""An ONNX model in memory and on disk.
+
+Graphs are held as `onnx_ir` models. Weights stay where they are: a tensor read from external data is mapped, not loaded,
+and a model is written with its large tensors beside it, so that no protobuf ever comes near the limit of 2 GiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from quant.core.digest import digest_of_file
+from quant.core.signature import Signature, TensorSpec
+from quant.errors import ModelError
+
+MODEL_FILE = "model.onnx"
+DATA_FILE = "model.onnx.data"
+_EXTERNAL_FROM_BYTES = 1024
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
+
+
+def read_model(path: Path) -> ir.Model:
+    """The ONNX model in `path`; its external data, if any, must lie in the same folder.
+
+    Raises:
+        ModelError: No such file, not an ONNX model, or external data that is missing, short or outside the folder.
+    """
+    if not path.is_file():
+        raise ModelError("no such model file", where=str(path), hint="give the path of an .onnx file")
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - heavy
+
+    try:
+        model = ir.load(path)
+    except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ModelError(f"not an ONNX model: {_first_line(error)}", where=str(path), hint="the file is damaged, or of another kind; export the model again") from error
+    if not model.graph.outputs:
+        raise ModelError("not an ONNX model: it has no graph with outputs", where=str(path), hint="the file is damaged, or of another kind; export the model again")
+    _check_external(model, path)
+    return model
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _check_external(model: ir.Model, path: Path) -> None:
+    """Refuse external data that leaves the model's folder, is missing, or is shorter than its tensor."""
+    folder = path.parent.resolve()
+    for name, value in model.graph.initializers.items():
+        tensor = value.const_value
+        if not isinstance(tensor, ir.ExternalTensor):
+            continue
+        file = (folder / str(tensor.location)).resolve()
+        if Path(str(tensor.location)).is_absolute() or not file.is_relative_to(folder):
+            raise ModelError(f"external data of tensor {name!r} lies outside the model's folder: {tensor.location}", where=str(path), hint="keep the data file beside the model")
+        if not file.is_file():
+            raise ModelError(f"external data of tensor {name!r} is missing: {tensor.location}", where=str(path), hint="keep the data file beside the model")
+        end = (tensor.offset or 0) + tensor.nbytes
+        if file.stat().st_size < end:
+            raise ModelError(f"external data of tensor {name!r} ends early: {tensor.location} has {file.stat().st_size} bytes, needs {end}", where=str(path), hint="copy the data file again")
+
+
+def write_model(model: ir.Model, folder: Path, *, single_file: bool = False) -> Path:
+    """Write `model` into `folder` as `model.onnx`; the same bytes each time.
+
+    Large tensors go to `model.onnx.data` beside it, unless it is to be a `single_file` (which must stay far below 2 GiB).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / MODEL_FILE
+    if single_file:
+        whole = ir.external_data.load_to_model(model)
+        ir.save(whole, path)
+    else:
+        ir.save(model, path, external_data=DATA_FILE, size_threshold_bytes=_EXTERNAL_FROM_BYTES)
+    return path
+
+
+def model_digest(path: Path) -> str:
+    """SHA-256 over the model file and the external data files that it names."""
+    names = {str(v.const_value.location) for v in read_model(path).graph.initializers.values() if isinstance(v.const_value, ir.ExternalTensor)}
+    from quant.core.digest import digest_of  # noqa: PLC0415
+
+    return digest_of([digest_of_file(path), *(digest_of_file(path.parent / name) for name in sorted(names))])
+
+
+def signature(model: ir.Model) -> Signature:
+    """Inputs and outputs of the graph, in order; weights are no inputs."""
+    weights = model.graph.initializers
+    inputs = tuple(_spec(v) for v in model.graph.inputs if v.name not in weights)
+    return Signature(inputs, tuple(_spec(v) for v in model.graph.outputs))
+
+
+def _spec(value: ir.Value) -> TensorSpec:
+    dtype = "float32" if value.dtype is None else "bfloat16" if value.dtype == ir.DataType.BFLOAT16 else str(value.dtype.numpy())
+    shape = None if value.shape is None else tuple(d if isinstance(d, int) else str(d.value or "?") for d in value.shape)
+    return TensorSpec(str(value.name), dtype, shape)
+
+
+def opset(model: ir.Model) -> int:
+    """The version of the default ONNX operator set that the model uses."""
+    return model.graph.opset_imports.get("", 0)
+
+
+def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
+    """`graph` and every graph nested in it (branches of If, bodies of Loop and Scan)."""
+    yield graph
+    for node in graph:
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                yield from all_graphs(attribute.as_graph())
+            elif attribute.type == ir.AttributeType.GRAPHS:
+                for inner in attribute.as_graphs():
+                    yield from all_graphs(inner)
+
+
+def constant(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """The array that `value` always holds (an initializer or a Constant node), or None when it is computed."""
+    if value is None:
+        return None
+    tensor = value.const_value
+    if tensor is None:
+        tensor = ir.convenience.get_const_tensor(value)
+    if tensor is None or value.is_graph_input():
+        return None
+    return tensor.numpy()
+
+
+def attribute(node: ir.Node, name: str, default: Any) -> Any:
+    """The value of a node's attribute, or `default` when it is not written."""
+    found = node.attributes.get(name)
+    return default if found is None else found.value
+
+
+def add_initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) -> ir.Value:
+    """Add `array` to the graph as a weight called `name` (made unique), and give its value."""
+    unique, number = name, 1
+    while unique in graph.initializers:
+        number += 1
+        unique = f"{name}_{number}"
+    tensor = ir.tensor(np.ascontiguousarray(array), name=unique)
+    value = ir.Value(name=unique, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    graph.initializers[unique] = value
+    return value

@@ -1,0 +1,85 @@
+"""ONNX Runtime as the toolkit's own calculator: the FP32 baseline, calibration, and the plain meaning of any graph.
+
+A session runs on one thread. Work is spread over threads batch by batch, so that a result never depends on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from quant.errors import ModelError
+
+
+def plain_options(*, threads: int = 1, optimize: bool = True) -> Any:
+    """Session options: `threads` for one run, quiet, deterministic; without `optimize` the graph is run as written."""
+    import onnxruntime as ort  # noqa: PLC0415 - heavy
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.use_deterministic_compute = True
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL if optimize else ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    return options
+
+
+class Runtime:
+    """A loaded ONNX model.
+
+    Args:
+        model: File of the model, or a model in memory whose external data lies in `folder`.
+        folder: Where the external data of a model in memory lies.
+        threads: Threads of one run.
+        optimize: Whether ONNX Runtime may rewrite the graph; without, every node is computed as ONNX defines it.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model.
+    """
+
+    def __init__(self, model: Path | ir.Model, *, folder: Path | None = None, threads: int = 1, optimize: bool = True) -> None:
+        import onnxruntime as ort  # noqa: PLC0415 - heavy
+
+        options = plain_options(threads=threads, optimize=optimize)
+        where = str(model) if isinstance(model, Path) else str(folder or "model")
+        source: str | bytes = str(model) if isinstance(model, Path) else ir.to_proto(model).SerializeToString()
+        if folder is not None:
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
+        try:
+            self._session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime's exceptions have no common class of their own
+            if type(error).__module__.split(".")[0] != "onnxruntime":
+                raise
+            raise ModelError(f"ONNX Runtime refuses the model: {str(error).strip().splitlines()[0]}", where=where) from error
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, in order."""
+        return tuple(o.name for o in self._session.get_outputs())
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs, in order."""
+        return tuple(i.name for i in self._session.get_inputs())
+
+    def run(self, feed: Mapping[str, npt.NDArray[Any]], outputs: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+        """The outputs (all, or those named) for one batch.
+
+        Raises:
+            ModelError: ONNX Runtime cannot run the model on this input.
+        """
+        names = list(self.outputs if outputs is None else outputs)
+        try:
+            found = self._session.run(names, {name: feed[name] for name in self.inputs})
+        except Exception as error:
+            if type(error).__module__.split(".")[0] != "onnxruntime":
+                raise
+            shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in feed.items())
+            raise ModelError(f"ONNX Runtime cannot run the model on {shapes}: {str(error).strip().splitlines()[0]}") from error
+        return {name: np.asarray(array) for name, array in zip(names, found, strict=True)}

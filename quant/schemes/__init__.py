@@ -1,0 +1,83 @@
+"""Schemes: named ways to use number formats, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, Protocol
+
+import onnx_ir as ir
+
+from quant.core.dialect import Dialect
+from quant.core.documents import PrecisionPlan
+from quant.core.formats import Grid, Range
+from quant.core.registry import Options, Registry
+from quant.graph.layers import Layer
+
+
+class SchemeOptions(Options):
+    """What every scheme can be told about layers.
+
+    Patterns are shell patterns on layer names, or `op:Conv` for all layers of one operator.
+    """
+
+    include: tuple[str, ...] = ()
+    """Only these layers (all when empty)."""
+    exclude: tuple[str, ...] = ()
+    """Leave these layers in higher precision."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a scheme must know of activations before it can be applied.
+
+    Args:
+        ranges: Tensor -> grid that its range is wanted for.
+        magnitudes: Whether the largest magnitude of every float tensor is wanted.
+    """
+
+    ranges: Mapping[str, Grid] = field(default_factory=dict)
+    magnitudes: bool = False
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What calibration found, as a scheme is given it.
+
+    Args:
+        ranges: Tensor -> range, for all that `Needs.ranges` asked for.
+        magnitudes: Tensor -> largest magnitude seen.
+    """
+
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    magnitudes: Mapping[str, float] = field(default_factory=dict)
+
+
+class Scheme(Protocol):
+    """A scheme first plans, then says what it needs to know, then rewrites the graph."""
+
+    kind: ClassVar[str]
+    Options: ClassVar[type[SchemeOptions]]
+    base: ClassVar[str]
+    """Format of the layers that the scheme quantizes."""
+    data: ClassVar[Literal["none", "calibration", "training"]]
+    """What data it needs."""
+
+    def plan(self, model: ir.Model, layers: Sequence[Layer], dialect: Dialect) -> PrecisionPlan:
+        """Give every layer a format and a reason.
+
+        Raises:
+            PlanError: A pattern matches no layer.
+        """
+        ...
+
+    def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
+        """What must be known of activations to apply `plan`."""
+        ...
+
+    def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
+        """Rewrite `model` in place; gives the plan as it was carried out (evidence may have excluded more layers)."""
+        ...
+
+
+SCHEMES: Registry[Scheme] = Registry("scheme", "quant.schemes")

@@ -1,0 +1,69 @@
+"""Targets: serving engines, one file each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from quant.core.dialect import Dialect
+from quant.core.documents import Artifact, Audit, PrecisionPlan
+from quant.core.registry import Options, Registry
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether an engine can be used on this host, and if not, why and how to get it."""
+
+    available: bool
+    version: str = ""
+    reason: str = ""
+    install: str = ""
+
+
+class Session(Protocol):
+    """An artifact, loaded into its engine."""
+
+    @property
+    def outputs(self) -> Sequence[str]:
+        """Names of the outputs, in order."""
+        ...
+
+    def run(self, feed: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """The outputs for one batch."""
+        ...
+
+
+class Target(Protocol):
+    """A serving engine."""
+
+    kind: ClassVar[str]
+    Options: ClassVar[type[Options]]
+    dialect: ClassVar[Dialect]
+
+    def available(self) -> Availability:
+        """Whether this engine can be used here."""
+        ...
+
+    def emulates(self, number_format: str) -> str | None:
+        """Why this engine has no speed of its own for a format on this host; None when it computes in it."""
+        ...
+
+    def export(self, model: ir.Model, folder: Path, *, scheme: str) -> Artifact:
+        """Write `model` (already in this target's dialect) and whatever the engine needs into `folder`."""
+        ...
+
+    def session(self, artifact: Artifact, folder: Path, *, threads: int) -> Session:
+        """Load an artifact; results do not depend on `threads`."""
+        ...
+
+    def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
+        """What the engine runs for every layer of `plan`; `layers` gives the output tensor of each."""
+        ...
+
+
+TARGETS: Registry[Target] = Registry("target", "quant.targets")

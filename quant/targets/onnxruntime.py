@@ -1,0 +1,109 @@
+"""`onnxruntime`: ONNX Runtime on the CPU.
+
+Dialect: unsigned activations against signed weights (the pairing that its VNNI kernels take), Q/DQ in front of matrix
+products and not behind them (they fuse to `MatMulIntegerToFloat`, which keeps the sums exact), and Q/DQ around
+convolutions and what stands between them (they fuse to `QLinearConv`, `QLinearAdd`, ...).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from quant.core.dialect import Dialect
+from quant.core.digest import digest_of_file
+from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
+from quant.core.formats import INT8, UINT8
+from quant.core.registry import Options as PluginOptions
+from quant.graph.model import write_model
+from quant.graph.runtime import Runtime, plain_options
+from quant.targets import TARGETS, Availability
+
+INTEGER_KERNELS = frozenset({"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"})
+_SINGLE_FILE_BELOW_BYTES = 1 << 30
+
+
+@TARGETS.add
+class OnnxRuntime:
+    """ONNX Runtime, CPU execution provider."""
+
+    kind: ClassVar[str] = "onnxruntime"
+    dialect: ClassVar[Dialect] = Dialect(
+        integer=frozenset({"Conv", "Gemm", "MatMul"}),
+        dynamic=frozenset({"Gemm", "MatMul"}),
+        activations=UINT8,
+        operands=UINT8,
+        weights=INT8,
+        chained=frozenset({"Conv", "Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "MaxPool", "Sigmoid", "LeakyRelu", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
+        transparent=frozenset({"MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
+        melting=frozenset({"Relu", "Clip"}),
+        integer_bias=frozenset({"Conv", "Gemm"}),
+    )
+
+    class Options(PluginOptions):
+        """Options of `onnxruntime`."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def available(self) -> Availability:
+        """ONNX Runtime comes with the toolkit."""
+        return Availability(available=True, version=version("onnxruntime"))
+
+    def emulates(self, number_format: str) -> str | None:
+        """FP16 is computed in FP32 with casts around it."""
+        return "ONNX Runtime computes FP16 in FP32 on this CPU, with casts around it" if number_format == "fp16" else None
+
+    def export(self, model: ir.Model, folder: Path, *, scheme: str) -> Artifact:
+        """Write `model.onnx`, one file as long as it is below 1 GiB."""
+        size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
+        main = write_model(model, folder, single_file=size < _SINGLE_FILE_BELOW_BYTES)
+        files = {p.name: digest_of_file(p) for p in sorted(folder.iterdir())}
+        total = sum(p.stat().st_size for p in folder.iterdir())
+        return Artifact(target=self.kind, scheme=scheme, main=main.name, files=files, size_bytes=total)
+
+    def session(self, artifact: Artifact, folder: Path, *, threads: int) -> Runtime:
+        """Load the artifact as a server would, with all graph optimizations."""
+        return Runtime(folder / artifact.main, threads=threads)
+
+    def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
+        """Read the kernels from the graph that ONNX Runtime itself optimized for this machine."""
+        kernels = _kernels(folder / artifact.main)
+        rows = []
+        for choice in plan.layers:
+            kernel, runs = _find(kernels, choice.layer, layers[choice.layer])
+            rows.append(AuditRow(layer=choice.layer, planned=choice.format, runs=runs, kernel=kernel, agrees=runs == choice.format))
+        return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(rows))
+
+
+def _kernels(path: Path) -> dict[str, tuple[str, str]]:
+    """Node name, and each output's name -> (operator, format) in the graph as ONNX Runtime runs it."""
+    import onnxruntime as ort  # noqa: PLC0415 - heavy
+
+    with tempfile.TemporaryDirectory() as folder:
+        optimized = Path(folder) / "optimized.onnx"
+        options = plain_options()
+        options.optimized_model_filepath = str(optimized)
+        options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
+        ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        graph = ir.load(optimized).graph
+        found: dict[str, tuple[str, str]] = {}
+        for node in graph:
+            entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "fp32"
+            for name in (node.name, *(v.name for v in node.outputs)):
+                found.setdefault(str(name), entry)
+        return found
+
+
+def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tuple[str, str]:
+    """The kernel that computes `layer`: under its own name, the name of what it was rewritten to, or of what it makes."""
+    for name in (layer, f"{layer}_MatMulInteger", f"{layer}_quant", output, f"{output}_quantized"):
+        if name in kernels:
+            return kernels[name]
+    partial = [entry for name, entry in kernels.items() if name.startswith((f"{layer}_", f"{layer}/"))]
+    return partial[0] if partial else ("(removed)", "fp32")
