@@ -33,9 +33,13 @@ def digest_of_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
     """SHA-256 (hex) over names, dtypes, shapes and bytes of `arrays`, in the order of their names."""
     running = hashlib.sha256()
     for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        running.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode())
-        running.update(array.tobytes() if array.dtype.hasobject else memoryview(array).cast("B") if array.size else b"")
+        array = arrays[name]
+        # `str` holds the byte order, `name` tells apart the types that NumPy itself does not know (all `|V1` to it).
+        running.update(f"{name}\0{array.dtype.str}\0{array.dtype.name}\0{array.shape}\0".encode())
+        if array.dtype.hasobject:  # its bytes are addresses
+            running.update(canonical_json(array.tolist()).encode())
+        else:
+            running.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return running.hexdigest()
 
 

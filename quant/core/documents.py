@@ -43,6 +43,8 @@ class Document(BaseModel):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
             raise RunError(f"no such {cls.__name__}", where=str(path)) from error
+        except OSError as error:
+            raise RunError(f"cannot read this {cls.__name__}: {error.strerror}", where=str(path)) from error
         except (ValidationError, UnicodeDecodeError) as error:
             raise RunError(f"not a {cls.__name__}: {str(error).splitlines()[0]}", where=str(path)) from error
 

@@ -24,8 +24,10 @@ def disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise RunError("no space left on the disk", where=str(path), hint="free some space, or choose another folder; the run goes on where it stopped") from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG}:
+            raise RunError(
+                "no space left on the disk", where=str(path), hint="free some space, or choose another folder; the run goes on where it stopped"
+            ) from error
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG}:
             raise RunError(f"cannot write here: {os.strerror(error.errno)}", where=str(path), hint="choose a folder that you may write to") from error
         raise
 
@@ -57,9 +59,13 @@ def whole_folder(path: Path) -> Iterator[Path]:
         with disk_errors(path):
             yield part
             part.chmod(0o755)
-            if path.exists():
-                shutil.rmtree(path)
-            part.replace(path)
+            if path.is_dir():  # moved aside in one step: a kill while it is being removed must not leave half a folder here
+                old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
+                path.replace(old)
+                part.replace(path)
+                shutil.rmtree(old)
+            else:
+                part.replace(path)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 

@@ -101,8 +101,9 @@ class Grid:
         if np.isnan(values).any():
             raise ValueError("a NaN has no integer code")
         scale, zero = _along(params, values.ndim, axis)
+        kind = np.result_type(values.dtype, np.float32)  # half precision divides in float32: a small scale is 0 in float16
         with np.errstate(over="ignore"):
-            steps = np.rint(values / scale.astype(values.dtype))
+            steps: Floats = np.rint(values.astype(kind, copy=False) / scale.astype(kind))
         return np.clip(steps + zero, self.low, self.high).astype(self.dtype)
 
     def dequantize(self, codes: Integers, params: Params, axis: int | None = None) -> npt.NDArray[np.float32]:

@@ -29,6 +29,7 @@ class Plugin(Protocol):
 
 
 PluginT = TypeVar("PluginT")
+ClassT = TypeVar("ClassT", bound=type)
 
 
 class Registry(Generic[PluginT]):
@@ -48,12 +49,17 @@ class Registry(Generic[PluginT]):
         self._classes: dict[str, type[PluginT]] = {}
         self._loaded = False
 
-    def add(self, cls: type[PluginT]) -> type[PluginT]:
-        """Register `cls` under its `kind`; used as a decorator."""
+    def add(self, cls: ClassT) -> ClassT:
+        """Register `cls` under its `kind`; used as a decorator.
+
+        Raises:
+            AssertionError: Another class has that `kind` already.
+        """
         kind = str(cls.kind)  # type: ignore[attr-defined]  # Plugin's contract; a Protocol bound would bar narrower protocols
         known = self._classes.get(kind)
-        if known is not None and known.__module__ != cls.__module__:
-            raise AssertionError(f"{self.noun} {kind!r} is registered by {known.__module__} and by {cls.__module__}")
+        here, there = (f"{c.__module__}.{c.__qualname__}" if c else "" for c in (cls, known))
+        if known is not None and here != there:
+            raise AssertionError(f"{self.noun} {kind!r} is registered by {there} and by {here}")
         self._classes[kind] = cls
         return cls
 

@@ -55,10 +55,10 @@ class TensorStatistics:
             >>> s.count, s.minimum, s.maximum, s.counts.tolist()
             (4, -1.0, 3.0, [2, 1, 1])
         """
-        flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+        flat = _flat(values)
         if flat.size == 0:
             return cls()
-        low, high = float(flat.min()), float(flat.max())
+        low, high = float(flat.min()) + 0.0, float(flat.max()) + 0.0  # -0.0 is zero
         if not np.isfinite(low) or not np.isfinite(high):
             finite = flat[np.isfinite(flat)]
             part = cls.of(finite, histogram=histogram)
@@ -96,17 +96,17 @@ class TensorStatistics:
     @property
     def mean(self) -> float:
         """Mean, taken over bin centres: within 1/1024 of the mean magnitude."""
-        return float(self.bins.centers @ self.bins.counts / max(self.count, 1))
+        return float(np.sum(self.bins.centers * self.bins.counts) / max(self.count, 1))
 
     @property
     def mean_magnitude(self) -> float:
         """Mean absolute value, taken over bin centres: within 1/1024 of the truth."""
-        return float(np.abs(self.bins.centers) @ self.bins.counts / max(self.count, 1))
+        return float(np.sum(np.abs(self.bins.centers) * self.bins.counts) / max(self.count, 1))
 
     @property
     def rms(self) -> float:
         """Root mean square, taken over bin centres: within 1/1024 of the truth."""
-        return float(np.sqrt(np.square(self.bins.centers) @ self.bins.counts / max(self.count, 1)))
+        return float(np.sqrt(np.sum(np.square(self.bins.centers) * self.bins.counts) / max(self.count, 1)))
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Collector:
 
     def add(self, values: Floats) -> None:
         """Take in the values of one array (any shape; taken as float32)."""
-        flat = np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
+        flat = _flat(values)
         if flat.size == 0:
             return
         extremes = TensorStatistics.of(flat, histogram=False)
@@ -179,6 +179,12 @@ class Collector:
         with self._lock:
             self._flush()
             return self._total
+
+
+def _flat(values: Floats) -> npt.NDArray[np.float32]:
+    """`values` in one row as float32; those beyond its range become infinite, and count as such."""
+    with np.errstate(over="ignore"):
+        return np.ascontiguousarray(values, dtype=np.float32).reshape(-1)
 
 
 def _histogram(codes: npt.NDArray[np.uint32]) -> tuple[Codes, Codes]:
