@@ -29,7 +29,9 @@ class Source(Section):
 
     source: str = Field(description="path, hf:ORG/NAME, package:NAME==VERSION, npm:NAME@VERSION, or module:function")
     file: str | None = Field(None, description="file or folder inside the source; `archive.tar.gz!/inner` looks inside a nested archive")
-    sha256: str | None = Field(None, pattern=SHA256, description="SHA-256 of the file (of a folder: over the names and SHA-256 of its files), checked before use")
+    sha256: str | None = Field(
+        None, pattern=SHA256, description="SHA-256 of the file (of a folder: over the names and SHA-256 of its files), checked before use"
+    )
 
 
 class Use(BaseModel):
@@ -38,6 +40,12 @@ class Use(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     kind: str
+    name: str | None = Field(None, pattern=NAME, description="what it is called in the report; its kind when not given")
+
+    @property
+    def title(self) -> str:
+        """What it is called in reports."""
+        return self.name or self.kind
 
     @property
     def options(self) -> dict[str, Any]:
@@ -66,7 +74,7 @@ class ModelSpec(Source):
 
     kind: Literal["auto", "onnx", "huggingface", "torch"] = "auto"
     pooling: Literal["none", "mean", "cls", "max"] = Field("none", description="how an encoder's token vectors become one vector")
-    normalize: bool = Field(False, description="divide the pooled vector by its L2 norm")
+    normalize: bool = Field(default=False, description="divide the pooled vector by its L2 norm")
     head: Head | None = None
     state: dict[str, str] = Field(default_factory=dict, description="state input -> the output that feeds it at the next step")
     arguments: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of a module:function")
@@ -122,8 +130,8 @@ class Splits(Section):
 class DataSpec(Source):
     """Samples: rows or files, a processor that turns each into model inputs, labels, and splits."""
 
-    kind: Literal["auto", "csv", "tsv", "json", "parquet", "arrow", "text", "images", "imagefolder", "audiofolder", "npz", "npy", "dataset", "function"] = Field(
-        "auto", description="form of the data; `auto` goes by the file's ending"
+    kind: Literal["auto", "csv", "tsv", "json", "parquet", "arrow", "text", "images", "imagefolder", "audiofolder", "npz", "npy", "dataset", "function"] = (
+        Field("auto", description="form of the data; `auto` goes by the file's ending")
     )
     files: dict[str, str] = Field(default_factory=dict, description="named splits of the source -> file inside it (instead of `file`)")
     columns: tuple[str, ...] | None = Field(None, description="names of the columns, for tables without a header")
@@ -161,7 +169,7 @@ class GateSpec(Section):
 
     metric: str | None = Field(None, description="`kind` of one of evaluation.metrics; the first when not given")
     max_drop: float = Field(0.01, ge=0, description="largest drop (in the direction that is worse), in the metric's unit or as a share of the baseline")
-    relative: bool = Field(False, description="max_drop is a share of the baseline's value")
+    relative: bool = Field(default=False, description="max_drop is a share of the baseline's value")
     confidence: float = Field(0.95, gt=0.5, lt=1)
     resamples: int = Field(2000, ge=200, description="bootstrap resamples, for metrics that are no proportion")
 
@@ -187,7 +195,8 @@ class Recipe(Section):
     schemes: tuple[UseOf, ...] = Field((Use(kind="int8"),), min_length=1)
     targets: tuple[UseOf, ...] = Field((Use(kind="onnxruntime"),), min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
-    gate: Annotated[tuple[GateSpec, ...], BeforeValidator(lambda v: (v,) if isinstance(v, dict) else v, json_schema_input_type=GateSpec | tuple[GateSpec, ...])] = Field(
-        (GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all"
-    )
+    gate: Annotated[
+        tuple[GateSpec, ...],
+        BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=GateSpec | tuple[GateSpec, ...]),
+    ] = Field((GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all")
     latency: LatencySpec = LatencySpec()
