@@ -16,7 +16,9 @@ Scalar = str | int | float | bool | None
 
 _SECTIONS_WITH_KIND = {(), ("model",), ("model", "head"), ("data",)}
 _SLOTS = {("data", "inputs"), ("calibration", "calibrator")}
-_NO_PATH = re.compile(r"(hf|package|npm):|[a-z]+://|[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d][\w.]*$|~")
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d][\w.]*$")
+_PYTHON_FILE = re.compile(r".*\.py:[^\W\d][\w.]*$")
+_KIND_OR_DRIVE = re.compile(r"[a-z][a-z0-9+-]+:|[A-Za-z]:[\\/]|~")
 
 
 class Mark(NamedTuple):
@@ -156,13 +158,15 @@ def changes_kind(before: Placed, after: Placed, location: Location) -> bool:
 
 
 def is_plain_path(source: str) -> bool:
-    """Whether a `source:` is a path that depends on where the recipe lies.
+    """Whether a `source:` is a path (or a function of a Python file) that depends on where the recipe lies.
 
     Example:
-        >>> [is_plain_path(s) for s in ("../m.onnx", "hf:org/name", "package:x==1", "mine.models:make", "https://x.org/m", "~/m.onnx", "/m.onnx")]
-        [True, False, False, False, False, False, False]
+        >>> [is_plain_path(s) for s in ("../m.onnx", "make.py:model", "hf:org/name", "package:x==1", "mine.models:make", "~/m.onnx", "/m.onnx")]
+        [True, True, False, False, False, False, False]
     """
-    return not _NO_PATH.match(source) and not Path(source).is_absolute()
+    if not source or _KIND_OR_DRIVE.match(source) or Path(source).is_absolute():
+        return False
+    return _PYTHON_FILE.match(source) is not None or _FUNCTION.match(source) is None
 
 
 def rebase(node: Placed, folder: Path, location: Location = ()) -> Placed:
@@ -172,6 +176,6 @@ def rebase(node: Placed, folder: Path, location: Location = ()) -> Placed:
     if (items := node.items) is not None:
         return Placed([rebase(child, folder, (*location, index)) for index, child in enumerate(items)], node.mark)
     is_source = bool(location) and location[-1] == "source" and "arguments" not in location
-    if is_source and isinstance(node.value, str) and is_plain_path(node.value):
-        return Placed((folder / node.value).as_posix(), node.mark)
+    if is_source and isinstance(node.value, str) and is_plain_path(source := node.value.strip()):
+        return Placed((folder / source).as_posix(), node.mark)
     return node

@@ -73,14 +73,27 @@ def test_relative_sources_follow_their_file_and_nothing_else_does():
 
 
 @pytest.mark.parametrize(
-    "source", ["hf:org/name@main", "package:name==1.0", "npm:@scope/name@1", "my.module:make", "module:function", "/abs/m.onnx", "~/m.onnx"]
+    "source",
+    [
+        "hf:org/name@main",
+        "package:name==1.0",
+        "npm:@scope/name@1",
+        "my.module:make",
+        "module:function",
+        "/abs/m.onnx",
+        "C:\\\\m.onnx",
+        "https://x.org/m",
+        "s3:bucket",
+        "~/m.onnx",
+        "",
+    ],
 )
 def test_a_source_that_is_no_relative_path_stays(source):
     assert not is_plain_path(source)
     assert rebase(Placed({"source": Placed(source, Mark("f", 1))}, Mark("f", 1)), Path("base")).plain() == {"source": source}
 
 
-@pytest.mark.parametrize("source", ["m.onnx", "../m.onnx", "folder/m", "a b:c d", "2024:x"])
+@pytest.mark.parametrize("source", ["m.onnx", "../m.onnx", "folder/m", "a b:c d", "2024:x", "make.py:model", "tools/make.py:model"])
 def test_a_relative_path_is_one(source):
     assert is_plain_path(source)
 
