@@ -1,0 +1,98 @@
+"""bind: every name, option and pattern of a recipe is checked before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from calibrators import CALIBRATORS
+from evaluators import METRICS
+from quant.core.protocols import Calibrator, Metric
+from quant.core.registry import Registry, did_you_mean
+from quant.data.code import load_function
+from quant.data.processors import PROCESSORS
+from quant.errors import QuantError, RecipeError
+from quant.recipe.load import LoadedRecipe, options_error
+from quant.recipe.schema import GateSpec, Use
+from quant.schemes import SCHEMES, Scheme
+from quant.targets import TARGETS, Target
+
+REGISTRIES: Mapping[str, Registry[Any]] = {"scheme": SCHEMES, "target": TARGETS, "calibrator": CALIBRATORS, "metric": METRICS, "processor": PROCESSORS}
+"""The registries of everything that a recipe can name, by noun."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A recipe whose names and options are checked, with the plug-ins that it asks for.
+
+    Args:
+        loaded: The recipe and where its lines are.
+        calibrator: How ranges are chosen.
+        schemes: Title -> scheme, in the recipe's order.
+        targets: Title -> target.
+        metrics: Title -> metric.
+        gates: (title of the metric, gate), in the recipe's order; empty without metrics.
+    """
+
+    loaded: LoadedRecipe
+    calibrator: Calibrator
+    schemes: Mapping[str, Scheme]
+    targets: Mapping[str, Target]
+    metrics: Mapping[str, Metric]
+    gates: tuple[tuple[str, GateSpec], ...]
+
+
+def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
+    """Check the recipe's names and options, and make its plug-ins.
+
+    Raises:
+        RecipeError: A name or an option is unknown or wrong; the message has the recipe's line.
+    """
+    recipe = loaded.recipe
+    calibrator: Calibrator = _make(loaded, CALIBRATORS, recipe.calibration.calibrator, ("calibration", "calibrator"))
+    schemes = _make_all(loaded, SCHEMES, recipe.schemes, "schemes")
+    targets = _make_all(loaded, TARGETS, recipe.targets, "targets")
+    _trust_metrics(loaded, trust_code=trust_code)
+    metrics = _make_all(loaded, METRICS, recipe.evaluation.metrics, "evaluation", "metrics")
+    return Bound(loaded, calibrator, schemes, targets, metrics, _gates(loaded, metrics))
+
+
+def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: tuple[str | int, ...]) -> Any:
+    try:
+        return registry.make(use.kind, use.options)
+    except ValidationError as error:
+        raise options_error(loaded, location, error, registry.get(use.kind).Options) from error
+    except QuantError as error:
+        raise error.at(loaded.where(location)) from error
+
+
+def _make_all(loaded: LoadedRecipe, registry: Registry[Any], uses: tuple[Use, ...], *location: str) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for number, use in enumerate(uses):
+        place = (*location, number)
+        if use.title in made:
+            raise RecipeError(f"two {registry.noun}s are called {use.title!r}", where=loaded.where(place), hint=f"give one of them another `name:`, as in {{kind: {use.kind}, name: {use.kind}-2}}")
+        made[use.title] = _make(loaded, registry, use, place)
+    return made
+
+
+def _trust_metrics(loaded: LoadedRecipe, *, trust_code: bool) -> None:
+    """A user's metric is imported by its plug-in; whether it may be is decided here, before that."""
+    for number, use in enumerate(loaded.recipe.evaluation.metrics):
+        for value in use.options.values():
+            if use.kind == "function" and isinstance(value, str) and ":" in value:
+                load_function(value, base=loaded.path, trust_code=trust_code, where=loaded.where(("evaluation", "metrics", number)))
+
+
+def _gates(loaded: LoadedRecipe, metrics: Mapping[str, Metric]) -> tuple[tuple[str, GateSpec], ...]:
+    gates = []
+    for number, gate in enumerate(loaded.recipe.gate):
+        where = loaded.where(("gate", number, "metric"))
+        if gate.metric is not None and gate.metric not in metrics:
+            raise RecipeError(f"the gate's metric {gate.metric!r} is none of evaluation.metrics", where=where, hint=did_you_mean(gate.metric, list(metrics)))
+        if metrics:
+            gates.append((gate.metric or next(iter(metrics)), gate))
+    return tuple(gates)

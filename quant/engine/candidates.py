@@ -1,0 +1,229 @@
+"""One scheme on one target, from plan to verdict; every step is taken from the cache when nothing it depends on has changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from evaluators.fidelity import Fidelity
+from evaluators.gate import gate
+from quant.core.documents import Artifact, Audit, PrecisionPlan, Verdict
+from quant.core.formats import Range
+from quant.core.table import CalibrationTable
+from quant.engine.bind import Bound
+from quant.engine.cache import StageCache
+from quant.engine.prepare import Prepared
+from quant.errors import QuantError
+from quant.graph.model import read_model
+from quant.graph.runtime import Runtime
+from quant.schemes import Needs, Scheme
+from quant.stages.apply import apply
+from quant.stages.calibrate import calibrate
+from quant.stages.evaluate import Predictions, Reference, evaluate
+from quant.stages.first_run import ARTIFACT_FILE
+from quant.targets import Target
+
+BASELINE = "fp32"
+_PLAN, _RANGES, _PREDICTIONS, _FIDELITY, _OUTPUTS, _AUDIT = "plan.json", "ranges.json", "predictions.npz", "fidelity.json", "outputs.npz", "audit.json"
+
+
+@dataclass(frozen=True)
+class Built:
+    """An artifact that was written.
+
+    Args:
+        scheme: Title of the scheme, or `fp32`.
+        target: Title of the target.
+        artifact: Its files.
+        folder: Where they are.
+        plan: What each layer runs in; None for the baseline.
+        ranges: Tensor -> range that was written into the graph.
+    """
+
+    scheme: str
+    target: str
+    artifact: Artifact
+    folder: Path
+    plan: PrecisionPlan | None
+    ranges: Mapping[str, Range]
+
+    @property
+    def name(self) -> str:
+        """`scheme on target`."""
+        return f"{self.scheme} on {self.target}"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an artifact (or the baseline) said about the evaluation samples."""
+
+    predictions: Predictions
+    fidelity: Fidelity | None
+
+
+class Workshop:
+    """What all candidates of a run share: the recipe, the model, the data, the cache.
+
+    Args:
+        bound: The bound recipe.
+        prepared: Model and data.
+        cache: Where stage results are.
+    """
+
+    def __init__(self, bound: Bound, prepared: Prepared, cache: StageCache) -> None:
+        self.bound = bound
+        self.prepared = prepared
+        self.cache = cache
+        self._recipe = bound.loaded.recipe
+
+    def plan(self, scheme: str, target: str) -> PrecisionPlan:
+        """The plan of a scheme for a target, before anything was measured.
+
+        Raises:
+            PlanError: A pattern matches no layer.
+        """
+        titles = list(self.bound.schemes)
+        where = self.bound.loaded.where(("schemes", titles.index(scheme)))
+        try:
+            return self.bound.schemes[scheme].plan(read_model(self.prepared.path), self.prepared.layers, self.bound.targets[target].dialect)
+        except QuantError as error:
+            raise error.at(where) from error
+
+    def calibrate(self, pairs: list[tuple[Scheme, Target, PrecisionPlan]]) -> CalibrationTable | None:
+        """One pass over the calibration data for all candidates; None when none of them needs any."""
+        model = read_model(self.prepared.path)
+        needs = [_needs(model, scheme, plan, target) for scheme, target, plan in pairs]
+        tensors = sorted({name for need in needs for name in need.ranges})
+        magnitudes = any(need.magnitudes for need in needs)
+        if not tensors and not magnitudes:
+            return None
+        samples = self.prepared.data.roles["calibration"]
+        feeding = self.prepared.feeding(self.bound, self._recipe.calibration.batch_size)
+
+        def produce(folder: Path) -> None:
+            calibrate(self.prepared.path, samples, tensors, feeding, magnitudes=magnitudes, digest=self.prepared.digest).save(folder)
+
+        key = {**self._key("calibration", feeding.batch_size), "tensors": tensors, "magnitudes": magnitudes}
+        return CalibrationTable.load(self.cache.stage("calibrate", key, produce))
+
+    def _key(self, role: str, batch_size: int) -> dict[str, Any]:
+        spec = self._recipe.model
+        return {"model": self.prepared.digest, "data": self.prepared.data.roles[role].digest, "batch": batch_size, "state": spec.state, "axes": spec.batch_axes}
+
+    def build(self, scheme: str, target: str, plan: PrecisionPlan, table: CalibrationTable | None) -> Built:
+        """Quantize for a target and write its artifact."""
+        engine = self.bound.targets[target]
+        use = self._recipe.schemes[list(self.bound.schemes).index(scheme)]
+        evidence = table or CalibrationTable(self.prepared.digest, "", 0, {}, {})
+
+        def produce(folder: Path) -> None:
+            model, done, found = apply(self.prepared.path, self.bound.schemes[scheme], plan, evidence, self.bound.calibrator, engine.dialect)
+            artifact = engine.export(model, folder / "files", scheme=scheme)
+            artifact.save(folder / "files" / ARTIFACT_FILE)
+            done.save(folder / _PLAN)
+            (folder / _RANGES).write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
+
+        key = {
+            "model": self.prepared.digest,
+            "plan": plan.digest,
+            "scheme": [use.kind, use.options],
+            "calibrator": self._recipe.calibration.calibrator.model_dump(mode="json"),
+            "table": evidence.digest,
+            "target": self._recipe.targets[list(self.bound.targets).index(target)].model_dump(mode="json"),
+        }
+        folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
+        ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
+        return Built(scheme, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", PrecisionPlan.load(folder / _PLAN), ranges)
+
+    def build_baseline(self, target: str) -> Built:
+        """The FP32 model as an artifact of the same engine, for sizes and times."""
+
+        def produce(folder: Path) -> None:
+            engine = self.bound.targets[target]
+            engine.export(read_model(self.prepared.path), folder / "files", scheme=BASELINE).save(folder / "files" / ARTIFACT_FILE)
+
+        folder = self.cache.stage(f"apply:{BASELINE} on {target}", {"model": self.prepared.digest, "target": target}, produce)
+        return Built(BASELINE, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", None, {})
+
+    def audit(self, built: Built) -> Audit:
+        """What the engine runs for each planned layer."""
+        engine = self.bound.targets[built.target]
+        plan = built.plan
+        assert plan is not None, "the baseline has no plan to hold the engine to"
+        outputs = {layer.name: str(layer.node.outputs[0].name) for layer in self.prepared.layers}
+
+        def produce(folder: Path) -> None:
+            engine.audit(built.artifact, built.folder, plan, outputs).save(folder / _AUDIT)
+
+        return Audit.load(self.cache.stage(f"audit:{built.name}", {"artifact": built.artifact.digest, "plan": plan.digest}, produce) / _AUDIT)
+
+    @property
+    def fidelity_output(self) -> str | None:
+        """The output whose closeness to FP32 is shown: the recipe's, or the first that holds floats."""
+        asked = self._recipe.evaluation.fidelity_output
+        return asked or next((spec.name for spec in self.prepared.signature.outputs if spec.dtype.startswith("float")), None)
+
+    def evaluate_baseline(self) -> tuple[Predictions, Path]:
+        """The FP32 model over the evaluation samples; gives its predictions, and the file with the outputs that were kept."""
+        feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
+        samples = self.prepared.data.roles["evaluation"]
+
+        def produce(folder: Path) -> None:
+            runtime = Runtime(self.prepared.path)
+            found, kept, _ = evaluate(runtime.run, samples, feeding, self.bound.metrics, title="evaluating fp32", keep=self.fidelity_output)
+            found.save(folder / _PREDICTIONS)
+            Reference(folder / _OUTPUTS).write(kept)
+
+        folder = self.cache.stage("evaluate:fp32", self._evaluation_key(feeding.batch_size), produce)
+        return Predictions.load(folder / _PREDICTIONS), folder / _OUTPUTS
+
+    def _evaluation_key(self, batch_size: int) -> dict[str, Any]:
+        metrics = [use.model_dump(mode="json") for use in self._recipe.evaluation.metrics]
+        return {**self._key("evaluation", batch_size), "metrics": metrics, "fidelity": self.fidelity_output}
+
+    def evaluate(self, built: Built, outputs: Path) -> Measured:
+        """An artifact in its engine over the evaluation samples, and how close its outputs are to the baseline's."""
+        feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
+        samples = self.prepared.data.roles["evaluation"]
+
+        def produce(folder: Path) -> None:
+            session = self.bound.targets[built.target].session(built.artifact, built.folder, threads=1)
+            against = Reference(outputs).read()
+            found, _, closeness = evaluate(session.run, samples, feeding, self.bound.metrics, title=f"evaluating {built.name}", keep=self.fidelity_output, against=against)
+            found.save(folder / _PREDICTIONS)
+            if closeness is not None and self.fidelity_output is not None:
+                closeness.save(folder / _FIDELITY)
+
+        folder = self.cache.stage(f"evaluate:{built.name}", {**self._evaluation_key(feeding.batch_size), "artifact": built.artifact.digest}, produce)
+        closeness = Fidelity.load(folder / _FIDELITY) if (folder / _FIDELITY).exists() else None
+        return Measured(Predictions.load(folder / _PREDICTIONS), closeness)
+
+    def gate(self, baseline: Predictions, candidate: Predictions) -> dict[int, Verdict]:
+        """Number of each gate of the recipe -> its verdict."""
+        verdicts = {}
+        for number, (name, spec) in enumerate(self.bound.gates):
+            where = self.bound.loaded.where(("gate", number))
+            try:
+                verdicts[number] = gate(
+                    self.bound.metrics[name],
+                    baseline.records[name],
+                    candidate=candidate.records[name],
+                    groups=baseline.groups[name],
+                    max_drop=spec.max_drop,
+                    relative=spec.relative,
+                    confidence=spec.confidence,
+                    resamples=spec.resamples,
+                    seed=self._recipe.data.seed,
+                )
+            except QuantError as error:
+                raise error.at(where) from error
+        return verdicts
+
+
+def _needs(model: ir.Model, scheme: Scheme, plan: PrecisionPlan, target: Target) -> Needs:
+    return scheme.needs(model, plan, target.dialect)

@@ -1,0 +1,185 @@
+"""run: a recipe from binding to report. Each stage's result is kept, so that a second run computes nothing and a killed one goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evaluators.latency import Latency
+from evaluators.memory import FirstRun
+from quant.core.cache_folder import cache_folder
+from quant.core.documents import PrecisionPlan
+from quant.core.table import CalibrationTable
+from quant.engine.bind import bind
+from quant.engine.cache import StageCache
+from quant.engine.candidates import Built, Workshop
+from quant.engine.folder import open_folder, write_folder
+from quant.engine.prepare import check_labels, prepare
+from quant.engine.summary import (
+    Outcome,
+    baseline_row,
+    calibration_summary,
+    candidate_row,
+    data_summary,
+    environment,
+    fastest_passing,
+    latency_row,
+    model_summary,
+    overall,
+)
+from quant.engine.timing import time_artifacts, timed_threads
+from quant.errors import DataError, PlanError
+from quant.recipe.load import load_recipe
+from quant.report.document import Report, Timings
+from quant.report.sentence import verdict_sentence
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Args:
+        report: What was found.
+        folder: Where everything lies.
+    """
+
+    report: Report
+    folder: Path
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One scheme on one target, planned; `reason` says why it cannot run."""
+
+    scheme: str
+    target: str
+    plan: PrecisionPlan | None = None
+    status: str = "measured"
+    reason: str = ""
+
+
+def run(recipe: Path, *, output: Path, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
+    """Run a recipe into the folder `output`.
+
+    Args:
+        recipe: A recipe file, or the name of a shipped recipe.
+        output: Folder for artifacts and reports; made if missing.
+        overrides: `KEY=VALUE` for recipe values.
+        trust_code: Whether code that the recipe names may run.
+
+    Raises:
+        QuantError: The recipe, a source, the model or the data cannot be used, or the folder cannot be written.
+    """
+    started, clock = datetime.now(UTC), time.monotonic()
+    loaded = load_recipe(recipe, overrides)
+    bound = bind(loaded, trust_code=trust_code)
+    with open_folder(output):
+        cache = StageCache(cache_folder() / "stages")
+        prepared = prepare(bound, cache, trust_code=trust_code)
+        workshop = Workshop(bound, prepared, cache)
+        jobs = _plan(workshop)
+        _check_data(workshop)
+        table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
+        outcomes, baselines = _candidates(workshop, jobs, table)
+        latency, first = _times(workshop, outcomes, baselines)
+        predictions, _ = workshop.evaluate_baseline()
+        size = next(iter(baselines.values())).artifact.size_bytes
+        rows = tuple(candidate_row(o, bound, baselines.get(o.target), latency) for o in outcomes)
+        built = [*baselines.values(), *(o.built for o in outcomes if o.built is not None)]
+        baseline = baseline_row(bound, prepared, predictions, size)
+        verdict = overall(outcomes)
+        report = Report(
+            name=loaded.recipe.name,
+            description=loaded.recipe.description,
+            verdict=verdict,
+            sentence=verdict_sentence(verdict, rows, baseline),
+            baseline=baseline,
+            candidates=rows,
+            model=model_summary(bound, prepared),
+            data=data_summary(bound, prepared),
+            calibration=calibration_summary(bound, table, outcomes),
+            environment=environment(),
+            recipe=loaded.resolved_yaml(),
+            timings=Timings(
+                started=started.isoformat(timespec="seconds"),
+                seconds=time.monotonic() - clock,
+                stages=dict(cache.seconds),
+                threads=timed_threads(workshop),
+                batch_size=loaded.recipe.latency.batch_size,
+                latency=tuple(latency_row(b, latency[b.name], first.get(b.name)) for b in built if b.name in latency),
+                fastest_passing=fastest_passing(outcomes, latency),
+            ),
+        ).with_digest()
+        write_folder(output, report, outcomes, baselines, table)
+    return Run(report, output)
+
+
+def _plan(workshop: Workshop) -> list[_Job]:
+    """Every scheme on every target, with its plan or with the reason why there is none.
+
+    Raises:
+        PlanError: No scheme finds anything to quantize in this model.
+    """
+    jobs = []
+    for target, engine in workshop.bound.targets.items():
+        here = engine.available()
+        for scheme in workshop.bound.schemes:
+            plan = workshop.plan(scheme, target)
+            if not here.available:
+                jobs.append(_Job(scheme, target, status="not available", reason=f"{here.reason}; {here.install}".strip("; ")))
+            elif not plan.quantized:
+                reasons = sorted({choice.reason for choice in plan.layers}) or ["the model has no layers"]
+                jobs.append(_Job(scheme, target, status="not applicable", reason=f"nothing to quantize: {'; '.join(reasons)}"))
+            else:
+                jobs.append(_Job(scheme, target, plan))
+    if all(job.plan is None for job in jobs):
+        raise PlanError(
+            "no scheme finds anything to quantize in this model: " + "; ".join(sorted({f"{job.scheme}: {job.reason}" for job in jobs})),
+            where=workshop.bound.loaded.where(("schemes",)),
+            hint="quantizable layers are Conv, ConvTranspose, Gemm and MatMul; `quant inspect` lists those of a model",
+        )
+    return jobs
+
+
+def _check_data(workshop: Workshop) -> None:
+    recipe, prepared = workshop.bound.loaded.recipe, workshop.prepared
+    for role, minimum, place in (("calibration", recipe.calibration.minimum, ("calibration", "minimum")), ("evaluation", recipe.evaluation.minimum, ("evaluation", "minimum"))):
+        have = len(prepared.data.roles[role])
+        if have < minimum:
+            where = workshop.bound.loaded.where(place)
+            raise DataError(f"{have} {role} samples, the recipe wants at least {minimum}", where=where, hint=f"give more data, or lower {'.'.join(place)}")
+    check_labels(prepared, workshop.bound)
+
+
+def _candidates(workshop: Workshop, jobs: Sequence[_Job], table: CalibrationTable | None) -> tuple[list[Outcome], dict[str, Built]]:
+    baseline, outputs = workshop.evaluate_baseline()
+    baselines: dict[str, Built] = {}
+    outcomes = []
+    for job in jobs:
+        if job.plan is None:
+            outcomes.append(Outcome(job.scheme, job.target, status=job.status, reason=job.reason))
+            continue
+        if job.target not in baselines:
+            baselines[job.target] = workshop.build_baseline(job.target)
+        built = workshop.build(job.scheme, job.target, job.plan, table)
+        measured = workshop.evaluate(built, outputs)
+        engine = workshop.bound.targets[job.target]
+        outcome = Outcome(
+            job.scheme, job.target, built, measured, workshop.audit(built), workshop.gate(baseline, measured.predictions), engine.emulates(workshop.bound.schemes[job.scheme].base)
+        )
+        outcomes.append(outcome)
+    return outcomes, baselines
+
+
+def _times(workshop: Workshop, outcomes: Sequence[Outcome], baselines: dict[str, Built]) -> tuple[dict[str, Latency], dict[str, FirstRun]]:
+    latency: dict[str, Latency] = {}
+    first: dict[str, FirstRun] = {}
+    for target, base in baselines.items():
+        built = [base, *(o.built for o in outcomes if o.built is not None and o.target == target)]
+        timed, started = time_artifacts(workshop, built)
+        latency |= timed
+        first |= started
+    return latency, first

@@ -1,0 +1,213 @@
+"""From what a run measured to its report."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from evaluators.latency import Latency
+from evaluators.memory import FirstRun
+from quant.core.documents import Audit, Decision, Verdict
+from quant.core.formats import Range
+from quant.core.statistics import TensorStatistics
+from quant.core.table import CalibrationTable
+from quant.engine.bind import Bound
+from quant.engine.cache import library_versions
+from quant.engine.candidates import Built, Measured
+from quant.engine.prepare import Prepared
+from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, GateRow, LatencyRow, ModelSummary, RangeRow
+from quant.stages.evaluate import Predictions
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Everything about one scheme on one target.
+
+    Args:
+        scheme: Title of the scheme.
+        target: Title of the target.
+        built: Its artifact; None when there is none.
+        measured: Predictions and fidelity; None when it did not run.
+        audit: What the engine runs; None when it did not run.
+        verdicts: Number of a gate -> verdict.
+        emulated: Why the engine has no speed of its own for the format here.
+        status: Whether it was measured.
+        reason: Why not.
+    """
+
+    scheme: str
+    target: str
+    built: Built | None = None
+    measured: Measured | None = None
+    audit: Audit | None = None
+    verdicts: Mapping[int, Verdict] | None = None
+    emulated: str | None = None
+    status: str = "measured"
+    reason: str = ""
+
+    @property
+    def verdict(self) -> Decision | None:
+        """The worst verdict of all gates; None without gates."""
+        return worst([v.decision for v in self.verdicts.values()]) if self.verdicts else None
+
+
+def worst(decisions: Sequence[Decision]) -> Decision:
+    """`fail` before `inconclusive` before `pass`."""
+    return "fail" if "fail" in decisions else "inconclusive" if "inconclusive" in decisions else "pass"
+
+
+def overall(outcomes: Sequence[Outcome]) -> Decision:
+    """The verdict of a run: pass when any candidate passes, else inconclusive when any may, else fail."""
+    found = [outcome.verdict for outcome in outcomes if outcome.verdict is not None]
+    return "pass" if "pass" in found else "inconclusive" if "inconclusive" in found else "fail"
+
+
+def candidate_row(outcome: Outcome, bound: Bound, base: Built | None, latency: Mapping[str, Latency]) -> Candidate:
+    """The report's row of one candidate."""
+    built, measured = outcome.built, outcome.measured
+    if built is None or measured is None:
+        return Candidate(scheme=outcome.scheme, target=outcome.target, status=outcome.status, reason=outcome.reason)  # type: ignore[arg-type]  # one of the three words
+    first = outcome.verdicts.get(0) if outcome.verdicts else None
+    timed = latency.get(built.name)
+    return Candidate(
+        scheme=outcome.scheme,
+        target=outcome.target,
+        status="measured",
+        emulated=outcome.emulated,
+        metric=bound.gates[0][0] if bound.gates else None,
+        value=first.value if first else None,
+        drop=first.drop if first else None,
+        drop_upper=first.drop_upper if first else None,
+        verdict=outcome.verdict,
+        gates=tuple(_gate_row(bound, number, verdict) for number, verdict in (outcome.verdicts or {}).items()),
+        metrics=metric_values(bound, measured.predictions),
+        latency_ratio=timed.ratio if timed and not outcome.emulated else None,
+        size_bytes=built.artifact.size_bytes,
+        size_ratio=built.artifact.size_bytes / base.artifact.size_bytes if base else None,
+        fidelity=_fidelity_row(measured, bound),
+        plan=built.plan.layers if built.plan else (),
+        audit=outcome.audit.rows if outcome.audit else (),
+        artifact=artifact_folder(built),
+        files=dict(built.artifact.files),
+    )
+
+
+def artifact_folder(built: Built) -> str:
+    """Where the artifact lies in the run's folder."""
+    return f"artifacts/{built.target}/{built.scheme}"
+
+
+def _gate_row(bound: Bound, number: int, verdict: Verdict) -> GateRow:
+    name = bound.gates[number][0]
+    metric = bound.metrics[name]
+    return GateRow(metric=name, direction=metric.direction, unit=metric.unit, verdict=verdict)
+
+
+def _fidelity_row(measured: Measured, bound: Bound) -> FidelityRow | None:
+    found = measured.fidelity
+    if found is None:
+        return None
+    output = bound.loaded.recipe.evaluation.fidelity_output or "output"
+    return FidelityRow(output=output, samples=found.samples, exact=found.exact, sqnr_db=found.sqnr_db, cosine_mean=found.cosine_mean, cosine_min=found.cosine_min, max_abs_error=found.max_abs_error, kl=found.kl, agreement=found.agreement)
+
+
+def metric_values(bound: Bound, predictions: Predictions) -> dict[str, float]:
+    """Name -> value of every metric."""
+    return {name: float(metric.value(predictions.records[name])) for name, metric in bound.metrics.items()}
+
+
+def baseline_row(bound: Bound, prepared: Prepared, predictions: Predictions, size_bytes: int) -> Baseline:
+    """The report's part on FP32."""
+    values = metric_values(bound, predictions)
+    name = bound.gates[0][0] if bound.gates else None
+    return Baseline(
+        metric=name, value=values[name] if name else None, metrics=values, samples=len(prepared.data.roles["evaluation"]), size_bytes=size_bytes, model_sha256=prepared.digest
+    )
+
+
+def model_summary(bound: Bound, prepared: Prepared) -> ModelSummary:
+    """The report's part on the model."""
+    report, head = prepared.report, prepared.head
+    steps = [f"{step.name} ({step.count})" for step in report.steps]
+    notes = list(report.notes)
+    if report.parity_max_abs is not None:
+        notes.append(f"the exported graph equals torch within {report.parity_max_abs:.2g}")
+    if head is not None:
+        steps.append(f"linear probe on {head.output!r}: {head.classes} classes from {head.samples} samples")
+        notes.extend(head.notes)
+    return ModelSummary(
+        kind=report.kind,
+        source=bound.loaded.recipe.model.source,
+        parameters=prepared.parameters,
+        layers=len(prepared.layers),
+        opset=report.opset_after,
+        inputs=tuple(map(str, prepared.signature.inputs)),
+        outputs=tuple(map(str, prepared.signature.outputs)),
+        steps=tuple(steps),
+        notes=tuple(notes),
+    )
+
+
+def data_summary(bound: Bound, prepared: Prepared) -> DataSummary:
+    """The report's part on the data."""
+    return DataSummary(source=bound.loaded.recipe.data.source, roles={role: len(samples) for role, samples in prepared.data.roles.items()}, notes=prepared.data.notes)
+
+
+def calibration_summary(bound: Bound, table: CalibrationTable | None, outcomes: Sequence[Outcome]) -> Calibration | None:
+    """The report's part on ranges: those that were written into any artifact."""
+    if table is None:
+        return None
+    chosen: dict[str, Range] = {}
+    for outcome in outcomes:
+        if outcome.built is not None:
+            chosen.update({name: found for name, found in outcome.built.ranges.items() if name not in chosen})
+    rows = tuple(_range_row(name, table.statistics[name], found) for name, found in sorted(chosen.items()))
+    return Calibration(calibrator=bound.loaded.recipe.calibration.calibrator.kind, samples=table.samples, table_sha256=table.digest, ranges=rows)
+
+
+def _range_row(name: str, seen: TensorStatistics, chosen: Range) -> RangeRow:
+    bins = seen.bins
+    outside = int(bins.counts[(bins.centers < chosen.low) | (bins.centers > chosen.high)].sum())
+    return RangeRow(tensor=name, minimum=seen.minimum, maximum=seen.maximum, rms=seen.rms, low=float(np.float64(chosen.low)), high=float(chosen.high), clipped=outside / max(seen.count, 1))
+
+
+def latency_row(built: Built, found: Latency, first: FirstRun | None) -> LatencyRow:
+    """The report's row of times of one artifact."""
+    return LatencyRow(
+        scheme=built.scheme,
+        target=built.target,
+        p50_ms=found.p50_ms,
+        p90_ms=found.p90_ms,
+        p99_ms=found.p99_ms,
+        throughput_per_s=found.throughput_per_s,
+        ratio=found.ratio,
+        ratio_low=found.ratio_lower,
+        ratio_high=found.ratio_upper,
+        first_inference_s=first.load_s + first.first_run_s if first else None,
+        peak_memory_bytes=first.peak_rss_bytes if first else None,
+    )
+
+
+def fastest_passing(outcomes: Sequence[Outcome], latency: Mapping[str, Latency]) -> str | None:
+    """The passing candidate with the smallest time; None when none passes or none was timed."""
+    timed = [(latency[o.built.name].ratio, o.built.name) for o in outcomes if o.built and o.verdict == "pass" and not o.emulated and o.built.name in latency]
+    return min(timed)[1] if timed else None
+
+
+def environment() -> dict[str, str]:
+    """The machine and the libraries that results depend on."""
+    return {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", "cpu": _cpu(), **library_versions()}
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            lines = dict(line.split(":", 1) for line in file if ":" in line)
+    except OSError:
+        return platform.processor() or "unknown"
+    fields = {key.strip(): value.strip() for key, value in lines.items()}
+    flags = sorted(set(fields.get("flags", "").split()) & {"avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "avx512_fp16"})
+    return f"{fields.get('model name', 'unknown')} ({' '.join(flags)})"

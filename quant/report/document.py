@@ -1,0 +1,301 @@
+"""The content of a report: one document, from which every page and file is made.
+
+Everything but `timings` and the `latency_ratio` of candidates is the same, byte for byte, whenever the same recipe runs on
+the same inputs with the same versions; `results_digest` is the digest of just that part.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from quant.core.digest import digest_of
+from quant.core.documents import AuditRow, Decision, Document, LayerChoice, Verdict
+
+REPORT_VERSION = 1
+
+
+class FidelityRow(Document):
+    """Closeness of a candidate's output to FP32, without labels.
+
+    Args:
+        output: The output that was compared.
+        samples: Number of rows compared.
+        exact: Whether every value was the same (then `sqnr_db` is None).
+        sqnr_db: Signal to quantization noise, dB.
+        cosine_mean: Mean over samples of the cosine to FP32.
+        cosine_min: The smallest of them.
+        max_abs_error: Largest absolute difference.
+        kl: Mean KL divergence of the softmax from FP32's; None for outputs with one column.
+        agreement: Share of rows with the same largest entry; None for outputs with one column.
+    """
+
+    output: str
+    samples: int
+    exact: bool
+    sqnr_db: float | None
+    cosine_mean: float
+    cosine_min: float
+    max_abs_error: float
+    kl: float | None
+    agreement: float | None
+
+
+class GateRow(Document):
+    """One gate's verdict on a candidate: which metric, and what was found.
+
+    Args:
+        metric: Name of the metric.
+        direction: Which way is better: `higher`, `lower`, or as close to the baseline as can be (`same`).
+        unit: Unit of its value; `share` and `rate` are shown in percent.
+        verdict: What the gate found.
+    """
+
+    metric: str
+    direction: Literal["higher", "lower", "same"]
+    unit: str
+    verdict: Verdict
+
+
+class Candidate(Document):
+    """One scheme on one target.
+
+    Args:
+        scheme: The scheme.
+        target: The serving engine.
+        status: `measured`, `not available` (the engine is missing) or `not applicable` (nothing to quantize by this scheme).
+        reason: Why, when it was not measured.
+        emulated: Why the engine has no speed of its own for this format here; None when it has.
+        metric: Name of the first gate's metric (None when the recipe has none).
+        value: Its value.
+        drop: How much worse than the baseline (see Verdict).
+        drop_upper: Upper confidence bound of `drop`.
+        verdict: Over all gates.
+        gates: Every gate.
+        metrics: Name -> value of every metric.
+        latency_ratio: Median time over that of FP32 in the same engine and run; None when emulated or not measured.
+        size_bytes: Size of the artifact.
+        size_ratio: Size over that of the FP32 artifact of the same target.
+        fidelity: Closeness to FP32; None when there is no output to compare.
+        plan: Every layer's format and reason.
+        audit: Planned format against what the engine runs.
+        artifact: Folder of the artifact, relative to the run's folder.
+        files: Name -> SHA-256 of its files.
+    """
+
+    scheme: str
+    target: str
+    status: Literal["measured", "not available", "not applicable"]
+    reason: str = ""
+    emulated: str | None = None
+    metric: str | None = None
+    value: float | None = None
+    drop: float | None = None
+    drop_upper: float | None = None
+    verdict: Decision | None = None
+    gates: tuple[GateRow, ...] = ()
+    metrics: dict[str, float] = {}
+    latency_ratio: float | None = None
+    size_bytes: int | None = None
+    size_ratio: float | None = None
+    fidelity: FidelityRow | None = None
+    plan: tuple[LayerChoice, ...] = ()
+    audit: tuple[AuditRow, ...] = ()
+    artifact: str | None = None
+    files: dict[str, str] = {}
+
+
+class Baseline(Document):
+    """The FP32 model on the same samples.
+
+    Args:
+        metric: Name of the first gate's metric; None when the recipe has none.
+        value: Its value.
+        metrics: Name -> value of every metric.
+        units: Name -> unit of every metric.
+        samples: Number of evaluation samples.
+        size_bytes: Size of the FP32 graph.
+        model_sha256: SHA-256 of the FP32 graph.
+    """
+
+    metric: str | None
+    value: float | None
+    metrics: dict[str, float]
+    units: dict[str, str] = {}
+    samples: int
+    size_bytes: int
+    model_sha256: str
+
+
+class ModelSummary(Document):
+    """The model as it came in, and what was done before quantizing.
+
+    Args:
+        kind: Form it came in.
+        source: Where it came from.
+        parameters: Number of weights.
+        layers: Number of layers that a plan speaks about.
+        opset: ONNX opset that is worked in.
+        inputs: Name, type and shape of each input.
+        outputs: Name, type and shape of each output.
+        steps: What was done to the graph before quantizing, in order.
+        notes: What should be said about the model aloud.
+    """
+
+    kind: str
+    source: str
+    parameters: int
+    layers: int
+    opset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    steps: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class DataSummary(Document):
+    """Samples by role, and what should be said about them aloud.
+
+    Args:
+        source: Where they came from.
+        roles: Role -> number of samples.
+        notes: What should be said aloud: overlaps, classes that are missing, ...
+        samples_sha256: SHA-256 of the samples of all roles; empty when it was not taken.
+    """
+
+    source: str
+    roles: dict[str, int]
+    notes: tuple[str, ...]
+    samples_sha256: str = ""
+
+
+class RangeRow(Document):
+    """A calibrated tensor: what was seen, and the range chosen.
+
+    Args:
+        tensor: Name of the tensor.
+        minimum: Smallest value seen.
+        maximum: Largest value seen.
+        rms: Root mean square of the values seen.
+        low: Lower end of the chosen range.
+        high: Upper end of the chosen range.
+        clipped: Share of the values seen that lie outside the range.
+    """
+
+    tensor: str
+    minimum: float
+    maximum: float
+    rms: float
+    low: float
+    high: float
+    clipped: float
+
+
+class Calibration(Document):
+    """How ranges were found.
+
+    Args:
+        calibrator: The calibrator that chose them.
+        samples: Number of samples seen.
+        table_sha256: SHA-256 of the calibration table.
+        ranges: One row for every calibrated tensor.
+    """
+
+    calibrator: str
+    samples: int
+    table_sha256: str
+    ranges: tuple[RangeRow, ...]
+
+
+class LatencyRow(Document):
+    """Times of one artifact, measured interleaved with the others.
+
+    Args:
+        scheme: The scheme, or `fp32`.
+        target: The serving engine.
+        p50_ms: Median time of one request.
+        p90_ms: Time that 90 % of requests stay below.
+        p99_ms: Time that 99 % of requests stay below.
+        throughput_per_s: Samples a second, one request after the other.
+        ratio: Median of the time over FP32's, pair by pair.
+        ratio_low: Lower end of the ratio's 95 % interval.
+        ratio_high: Upper end.
+        first_inference_s: Load and first run in a fresh process.
+        peak_memory_bytes: Peak resident memory of that process.
+    """
+
+    scheme: str
+    target: str
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    throughput_per_s: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    first_inference_s: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+class Timings(Document):
+    """What differs from run to run: dates, durations, times.
+
+    Args:
+        started: ISO 8601, UTC.
+        seconds: Duration of the whole run.
+        stages: Stage -> seconds; 0 when its result was already there.
+        threads: Threads of one timed request.
+        batch_size: Samples in one timed request.
+        latency: Times of every artifact.
+        fastest_passing: The passing candidate with the smallest time (`scheme on target`); None when none passes.
+    """
+
+    started: str
+    seconds: float
+    stages: dict[str, float]
+    threads: int
+    batch_size: int
+    latency: tuple[LatencyRow, ...]
+    fastest_passing: str | None
+
+
+class Report(Document):
+    """A whole run.
+
+    Args:
+        version: Version of this document's form.
+        name: The recipe's name.
+        description: The recipe's description.
+        verdict: Over all candidates.
+        sentence: The verdict in one sentence.
+        baseline: The FP32 model.
+        candidates: Every scheme on every target, in the recipe's order.
+        model: The model as it came in.
+        data: The samples.
+        calibration: How ranges were found; None when no scheme needs any.
+        environment: Name -> version or property of what the run was computed with.
+        recipe: The resolved recipe, as YAML.
+        results_digest: SHA-256 of everything that does not differ from run to run.
+        timings: What differs from run to run.
+    """
+
+    version: Literal[1] = 1
+    name: str
+    description: str
+    verdict: Decision
+    sentence: str
+    baseline: Baseline
+    candidates: tuple[Candidate, ...]
+    model: ModelSummary
+    data: DataSummary
+    calibration: Calibration | None
+    environment: dict[str, str]
+    recipe: str
+    results_digest: str = ""
+    timings: Timings
+
+    def with_digest(self) -> Report:
+        """This report with the digest of everything that does not differ from run to run."""
+        content = self.model_dump(mode="json", exclude={"timings", "results_digest"})
+        for candidate in content["candidates"]:
+            del candidate["latency_ratio"]
+        return self.model_copy(update={"results_digest": digest_of(content)})

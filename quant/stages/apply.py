@@ -1,0 +1,38 @@
+"""apply: model + table + plan -> quantized graph, in a target's dialect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx_ir as ir
+
+from calibrators.ranges import ranges
+from quant.core.dialect import Dialect
+from quant.core.documents import PrecisionPlan
+from quant.core.formats import GRIDS, Range
+from quant.core.parallel import worker_count
+from quant.core.protocols import Calibrator
+from quant.core.table import CalibrationTable
+from quant.graph.model import read_model
+from quant.schemes import Evidence, Scheme
+
+
+def apply(
+    path: Path, scheme: Scheme, plan: PrecisionPlan, table: CalibrationTable, calibrator: Calibrator, dialect: Dialect
+) -> tuple[ir.Model, PrecisionPlan, dict[str, Range]]:
+    """Quantize the model in `path` by `plan`.
+
+    Returns:
+        The quantized graph, the plan as it was carried out, and the range of every tensor that got one.
+
+    Raises:
+        CalibrationError: A range cannot be had.
+    """
+    model = read_model(path)
+    needs = scheme.needs(model, plan, dialect)
+    found: dict[str, Range] = {}
+    for grid in GRIDS.values():
+        wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g.name == grid.name}
+        found |= ranges(wanted, calibrator, grid, workers=worker_count())
+    done = scheme.apply(model, plan, Evidence(found, table.magnitudes), dialect)
+    return model, done, found

@@ -1,0 +1,109 @@
+"""calibrate: model + calibration data -> calibration table, in one streaming pass of bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+import onnx_ir as ir
+
+from quant.core.progress import progress
+from quant.core.statistics import Collector
+from quant.core.table import CalibrationTable
+from quant.data.samples import Samples
+from quant.errors import CalibrationError
+from quant.graph.fp16 import STAND_IN_FOR_INFINITY
+from quant.graph.layers import FLOAT32
+from quant.graph.model import add_initializer, constant, read_model
+from quant.graph.runtime import Runtime
+from quant.stages.running import Array, Feeding, Outputs, run_samples
+
+_BUFFER_BYTES = 128 << 20
+_PROBE = "calibration_magnitude:"
+
+
+def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: Feeding, *, magnitudes: bool, digest: str) -> CalibrationTable:
+    """Run the FP32 model over `samples` once and keep statistics of `tensors`.
+
+    Args:
+        path: The FP32 model.
+        samples: Calibration samples.
+        tensors: Names of the tensors whose histograms are wanted.
+        feeding: How samples go in.
+        magnitudes: Whether the largest magnitude of every float tensor is wanted too.
+        digest: Digest of the model, kept in the table.
+
+    Raises:
+        CalibrationError: A tensor held a NaN or an infinity, or none of its values was ever seen.
+    """
+    model = read_model(path)
+    inputs = {str(v.name) for v in model.graph.inputs}
+    probes = _add_probes(model) if magnitudes else {}
+    _add_outputs(model, [name for name in tensors if name not in inputs])
+    runtime = Runtime(model, folder=path.parent)
+    pending = max(1 << 12, min(1 << 20, _BUFFER_BYTES // 4 // max(1, len(tensors))))
+    collectors = {name: Collector(pending=pending) for name in tensors}
+    largest = dict.fromkeys(probes.values(), 0.0)
+
+    keep = {spec.name for spec in feeding.signature.outputs}
+    lock = Lock()
+
+    def collect(feed: Mapping[str, Array]) -> Outputs:
+        found = runtime.run(feed)
+        for name, collector in collectors.items():
+            collector.add(feed[name] if name in inputs else found[name])
+        with lock:
+            for probe, tensor in probes.items():
+                largest[tensor] = max(largest[tensor], float(found[probe]))
+        return {name: array for name, array in found.items() if name in keep}
+
+    with progress("calibrating", len(samples)) as advance:
+        for _position, _outputs in run_samples(collect, samples, feeding):
+            advance(1)
+    statistics = {name: collector.result() for name, collector in collectors.items()}
+    for name, found in statistics.items():
+        if found.not_finite:
+            hint = "look for the sample with `calibration.batch_size: 1`, and for an overflow in the model"
+            raise CalibrationError(f"{found.not_finite} values of tensor {name!r} are NaN or infinite on finite inputs", hint=hint)
+        if not found.count:
+            raise CalibrationError(f"tensor {name!r} was never computed: no value was seen", hint="give calibration data that reaches this part of the model")
+    return CalibrationTable(digest, samples.digest, len(samples), statistics, largest)
+
+
+def _add_outputs(model: ir.Model, names: Collection[str]) -> None:
+    values = {str(v.name): v for node in model.graph for v in node.outputs}
+    present = {v.name for v in model.graph.outputs}
+    model.graph.outputs.extend(values[name] for name in names if name not in present)
+
+
+def _add_probes(model: ir.Model) -> dict[str, str]:
+    """Let the graph itself compute the largest magnitude of each float tensor; gives probe output -> tensor.
+
+    Stand-ins for infinity (masks) count as 0, so that they do not hide what is computed.
+    """
+    graph = model.graph
+    bound = add_initializer(graph, f"{_PROBE}bound", np.float32(STAND_IN_FOR_INFINITY))
+    zero = add_initializer(graph, f"{_PROBE}zero", np.float32(0))
+    values = [v for v in graph.inputs if v.dtype == FLOAT32] + [v for node in graph for v in node.outputs if v.dtype == FLOAT32 and constant(v) is None]
+    probes: dict[str, str] = {}
+    for value in values:
+        magnitude = _op("Abs", value)
+        real = _op("Where", _op("Less", magnitude, bound), magnitude, zero)
+        top = ir.node("ReduceMax", [real], attributes={"keepdims": 0}, name=f"{_PROBE}{value.name}")
+        top.outputs[0].name, top.outputs[0].dtype, top.outputs[0].shape = f"{_PROBE}{value.name}", FLOAT32, ir.Shape([])
+        producer = real.producer()
+        assert producer is not None
+        nodes = [n for n in (magnitude.producer(), producer.inputs[0].producer() if producer.inputs[0] else None, producer, top) if n is not None]
+        graph.extend(nodes)
+        graph.outputs.append(top.outputs[0])
+        probes[f"{_PROBE}{value.name}"] = str(value.name)
+    return probes
+
+
+def _op(op: str, *inputs: ir.Value) -> ir.Value:
+    node = ir.node(op, list(inputs))
+    node.outputs[0].name = f"{_PROBE}{op}:{inputs[0].name}"
+    node.outputs[0].dtype = ir.DataType.BOOL if op == "Less" else FLOAT32
+    return node.outputs[0]

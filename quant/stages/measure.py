@@ -1,0 +1,107 @@
+"""measure: artifacts -> latency, all of them interleaved in one process, and the first inference of each in a fresh one."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from evaluators.latency import Latency, measure
+from evaluators.memory import FirstRun, measure_first_run
+from quant.core.documents import Artifact
+from quant.core.progress import tracked
+from quant.data.batches import batches, safe_batch_size
+from quant.data.samples import Sample, Samples
+from quant.stages.running import Array, Feeding, inputs_from_data, steps
+from quant.targets import Session
+
+Request = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class _First:
+    """The first samples of a role."""
+
+    samples: Samples
+    most: int
+
+    @property
+    def role(self) -> str:
+        return self.samples.role
+
+    @property
+    def digest(self) -> str:
+        return self.samples.digest
+
+    def __len__(self) -> int:
+        return min(self.most, len(self.samples))
+
+    def __getitem__(self, position: int, /) -> Sample:
+        return self.samples[position]
+
+    def __iter__(self) -> Iterator[Sample]:
+        return islice(iter(self.samples), self.most)
+
+
+def requests(samples: Samples, feeding: Feeding, *, most: int) -> list[Request]:
+    """Up to `most` batches of the first samples, as they would be sent to the engine.
+
+    A stateful model is asked for single steps, each with the state before it set to zeros.
+    """
+    if feeding.state:
+        return _step_requests(samples, feeding, most)
+    size = safe_batch_size(feeding.signature, feeding.batch_size, batch_axes=feeding.batch_axes)
+    first = _First(samples, most * size)
+    found = batches(first, inputs_from_data(feeding).inputs, batch_size=size, batch_axes=feeding.batch_axes)
+    return [batch.feed for batch in islice(found, most)]
+
+
+def _step_requests(samples: Samples, feeding: Feeding, most: int) -> list[Request]:
+    found: list[Request] = []
+
+    def remember(feed: Request) -> dict[str, Array]:
+        found.append(feed)
+        return {source: feed[name] for name, source in feeding.state.items()}
+
+    for sample in samples:
+        for _step in islice(steps(remember, sample, feeding), most - len(found)):
+            pass
+        if len(found) >= most:
+            break
+    return found
+
+
+def measure_latency(sessions: Mapping[str, Session], asked: Sequence[Request], *, rounds: int, warmup: int, baseline: str, batch_size: int) -> dict[str, Latency]:
+    """Latency of every session over the same requests, one after the other in turns.
+
+    Args:
+        sessions: Name -> a loaded artifact.
+        asked: The requests; they come round again when there are fewer than `rounds`.
+        rounds: Timed runs of each session.
+        warmup: Runs before them.
+        baseline: The name that ratios are taken to.
+        batch_size: Samples in a request.
+    """
+
+    def runner(session: Session) -> Callable[[int], None]:
+        return lambda number: session.run(asked[number % len(asked)]) and None
+
+    runs = {name: runner(session) for name, session in sessions.items()}
+    return measure(runs, requests=rounds, warmup=warmup, baseline=baseline, batch_size=batch_size)
+
+
+def measure_first_runs(artifacts: Mapping[str, tuple[Artifact, Path]], request: Request, *, threads: int) -> dict[str, FirstRun]:
+    """Load and first run of every artifact, each in a process of its own."""
+    found: dict[str, FirstRun] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        feed = Path(scratch) / "feed.npz"
+        np.savez(feed, **dict(request))
+        for name, (artifact, folder) in tracked(artifacts.items(), "first inference", len(artifacts)):
+            command = [sys.executable, "-m", "quant.stages.first_run", artifact.target, str(folder), str(feed), str(threads)]
+            found[name] = measure_first_run(command)
+    return found
