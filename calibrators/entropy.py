@@ -2,20 +2,20 @@ r"""Entropy: the range whose quantized distribution tells most of the original o
 
 The idea is the threshold search of TensorRT's first INT8 calibrator (S. Migacz, "8-bit Inference with TensorRT", 2017). Its
 uniform histogram over [0, max] gets too coarse as soon as there is one large outlier: then all else falls into one cell, and
-nothing is lost. Here the cells are the bins of the exact histogram (1/512 of their value wide), joined below 1/256 of the
-smallest candidate. Cell i holds n_i of N values on a width w_i. A candidate range [l, h] is cut into the grid's levels j;
-with T the values beyond an end,
+nothing is lost. Here the cells are the bins of the exact histogram (1/512 of their value wide), joined below the smallest
+candidate to 1/512 of it. Cell i holds n_i of N values on a width w_i. A candidate range [l, h] is cut into the grid's levels
+j; values beyond an end are clipped into its end cell, from 511/512 of the end to the end. With T values beyond that end,
 
-    p_i = n_i / N, plus T / N in the last cell of that end            (values beyond are clipped to the end)
+    p_i = n_i / N, plus T / N in the end cell
     q_i = (n_j / n) (w_i / w_j),   n_j, w_j: sums over level j, n: sum of all n_j   (one level, one value: flat inside)
     KL  = sum_i p_i log(p_i / q_i)
 
 and the smallest KL wins. q knows nothing of what lies beyond, so clipping costs; a wide level flattens what the cells still
 tell apart, so a wide range costs too. w_j counts only widths where any values are; a cell that lies in two levels is split
 by width. Exact zeros are left out: every grid writes them exactly. Candidates end where an occupied cell ends, so that the
-last cell is never empty. A level's q has one density d_j = (n_j / n) / w_j, and so, but for the T,
+end cell is never empty. A level's q has one density d_j = n_j / w_j, and so, but for the end cells,
 
-    N KL = sum_i n_i log(n_i / w_i) - sum_j n_j log(n_j / w_j) + N log(n / N),
+    N KL = sum_i n_i log(n_i / w_i) - sum_j n_j log(d_j) + N log(n / N),
 
 where the first sum is looked up in a running total: a candidate costs as much as it has levels, not cells.
 """
@@ -37,8 +37,11 @@ from quant.core.statistics import Bins, TensorStatistics
 Indices = npt.NDArray[np.intp]
 
 _LARGEST = float(np.finfo(np.float32).max)
-_CELLS = 256
-"""Cells below the smallest candidate: two to a level of 8 bits there, more for every wider candidate."""
+_CELLS = 512
+"""Cells below the smallest candidate: two or four to a level of 8 bits there, more for every wider candidate."""
+
+_WITHIN = 1 - 1 / 512
+"""Where the end cell of an end at 1 begins. Its width must not hang on where the bins happen to lie."""
 
 _KEPT = 0.9
 """No candidate leaves out more than a tenth of the values that are not zero."""
@@ -96,16 +99,14 @@ class Divergence:
     Args:
         cells: Occupied cells without the one of zero, in their full width.
         edges: float64 `[2 cells]`, both edges of each cell, ascending.
-        reached: complex128 `[2 cells]`: values up to each edge, and as imaginary part the occupied width up to it, in units
-            of the smallest candidate.
-        told: float64 `[cells + 1]`, running sum of n log(n / w).
+        reached: float64 `[3, 2 cells]`: running sums up to each edge of the values n, of the occupied width w (in units of
+            the smallest candidate) and of n log(n / w).
         levels: Levels of the grid that a range is cut into.
     """
 
     cells: Bins
     edges: Doubles
-    reached: npt.NDArray[np.complex128]
-    told: Doubles
+    reached: Doubles
     levels: int
 
     @classmethod
@@ -114,42 +115,44 @@ class Divergence:
         # A bin keeps its full width, even where all its values equal an extreme: without width there is no density.
         full = replace(statistics, minimum=-_LARGEST, maximum=_LARGEST).bins
         kept = full.low != 0
-        cells = coarsened(Bins(full.low[kept], full.high[kept], full.counts[kept]), width=floor / _CELLS, per_octave=_CELLS * 4)
+        cells = coarsened(Bins(full.low[kept], full.high[kept], full.counts[kept]), width=floor / _CELLS, per_octave=_CELLS)
         width = (cells.high - cells.low) / floor
-        reached = np.zeros((width.size, 2), np.complex128)
-        reached[:, 1] = np.cumsum(cells.counts) + 1j * np.cumsum(width)
-        reached[1:, 0] = reached[:-1, 1]
-        told = np.concatenate([[0.0], np.cumsum(cells.counts * np.log(cells.counts / width))])
+        rows = np.stack([cells.counts, width, cells.counts * np.log(cells.counts / width)])
+        reached = np.zeros((3, width.size, 2))
+        reached[:, :, 1] = np.cumsum(rows, axis=1)
+        reached[:, 1:, 0] = reached[:, :-1, 1]
         levels = (grid.steps // 2 if grid.symmetric else grid.steps) + 1
-        return cls(cells, np.stack([cells.low, cells.high], axis=1).reshape(-1), reached.reshape(-1), told, levels)
+        return cls(cells, np.stack([cells.low, cells.high], axis=1).reshape(-1), reached.reshape(3, -1), levels)
 
     def ends(self, lows: Doubles, highs: Doubles) -> tuple[Indices, Indices]:
         """The first and the last cell of each range: those that hold its ends, or else the next ones inwards."""
-        first = np.searchsorted(self.cells.high, lows, side="right")
-        last = np.searchsorted(self.cells.low, highs, side="left") - 1
+        # An extreme may be the very edge of its cell: all values of a bin can be alike (6.0 behind a ReLU6).
+        first = np.searchsorted(self.cells.high, lows, side="left")
+        last = np.searchsorted(self.cells.low, highs, side="right") - 1
         return np.minimum(first, self.cells.low.size - 1), np.maximum(last, 0)
 
     def __call__(self, lows: Doubles, highs: Doubles) -> Doubles:
         """The divergence in nats for each range `lows[k]` to `highs[k]`, `[k]`; infinite where nothing is inside."""
         first, last = self.ends(lows, highs)
         low, high = np.minimum(self.cells.low[first], 0.0)[:, None], np.maximum(self.cells.high[last], 0.0)[:, None]
-        ends = low + (high - low) * (np.arange(self.levels + 1) / self.levels)
-        ends[:, -1:] = high
-        reached = np.interp(ends, self.edges, self.reached)
-        inside = np.diff(reached, axis=1)
-        mass, width = inside.real, inside.imag
-        total, kept = float(self.reached[-1].real), mass.sum(axis=1)
+        cuts = low + (high - low) * (np.arange(self.levels + 1) / self.levels)
+        cuts[:, -1:] = high
+        both = np.diff(np.interp(cuts, self.edges, self.reached[0] + 1j * self.reached[1]), axis=1)  # one look-up for two sums
+        mass, width = both.real, both.imag
+        total, kept = float(self.reached[0, -1]), mass.sum(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             density = mass / width
             flat = np.where(mass > 0, mass * np.log(density), 0.0).sum(axis=1)
-            loss = self.told[last + 1] - self.told[first] - flat + total * np.log(kept / total)
-            loss += self._clipped(first, density[:, 0], reached[:, 0].real)
-            loss += self._clipped(last, density[:, -1], total - reached[:, -1].real)
+            loss = self._upto(high[:, 0], 2) - self._upto(low[:, 0], 2) - flat + total * np.log(kept / total)
+            loss += self._clipped(low[:, 0], low[:, 0] * _WITHIN, density[:, 0], self._upto(low[:, 0], 0))
+            loss += self._clipped(high[:, 0] * _WITHIN, high[:, 0], density[:, -1], total - self._upto(high[:, 0], 0))
         return np.asarray(np.where(np.isfinite(loss) & (kept > 0), loss / total, np.inf), np.float64)
 
-    def _clipped(self, cell: Indices, density: Doubles, beyond: Doubles) -> Doubles:
-        """What `beyond` values more in `cell` add to N KL, when q has `density` there."""
-        counts = self.cells.counts[cell]
-        expected = (self.reached[2 * cell + 1] - self.reached[2 * cell]).imag * density
-        added = (counts + beyond) * np.log((counts + beyond) / expected) - counts * np.log(counts / expected)
-        return np.asarray(np.where(beyond > 0, added, 0.0), np.float64)
+    def _upto(self, values: Doubles, row: int) -> Doubles:
+        return np.asarray(np.interp(values, self.edges, self.reached[row]), np.float64)
+
+    def _clipped(self, start: Doubles, stop: Doubles, density: Doubles, beyond: Doubles) -> Doubles:
+        """What `beyond` values more between `start` and `stop`, taken as one cell, add to N KL when q has `density` there."""
+        mass, width, told = (self._upto(stop, row) - self._upto(start, row) for row in range(3))
+        together = (mass + beyond) * np.log((mass + beyond) / (width * density))
+        return np.asarray(np.where(beyond > 0, together - (told - mass * np.log(density)), 0.0), np.float64)

@@ -8,7 +8,10 @@ from calibrators import CALIBRATORS
 from calibrators.histogram import cut, folded, require_histogram
 from quant.core import registry
 from quant.core.formats import Grid, Range
-from quant.core.statistics import TensorStatistics
+from quant.core.statistics import Bins, TensorStatistics
+
+_NOTHING = 2.0**-135
+"""Width of the bin of zero."""
 
 
 @CALIBRATORS.add
@@ -39,7 +42,13 @@ class Percentile:
         require_histogram(statistics)
         left_out = (100 - self.options.percentile) / 100
         if grid.symmetric:
-            threshold = folded(statistics).bins.quantile(1 - left_out)
+            threshold = _quantile(folded(statistics).bins, 1 - left_out)
             return cut(statistics, -threshold, threshold)
         bins = statistics.bins
-        return cut(statistics, bins.quantile(left_out / 2), bins.quantile(1 - left_out / 2))
+        return cut(statistics, _quantile(bins, left_out / 2), _quantile(bins, 1 - left_out / 2))
+
+
+def _quantile(bins: Bins, share: float) -> float:
+    """The quantile, where what falls into the bin of zero is zero (and not a denormal below 2^-135)."""
+    found = bins.quantile(share)
+    return found if abs(found) > _NOTHING else 0.0

@@ -71,7 +71,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` (UTF-8, `\\n` line ends) to `path`, whole or not at all."""
+    r"""Write `text` (UTF-8, `\n` line ends) to `path`, whole or not at all."""
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 

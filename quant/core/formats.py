@@ -104,17 +104,19 @@ class Grid:
         kind = np.result_type(values.dtype, np.float32)  # half precision divides in float32: a small scale is 0 in float16
         with np.errstate(over="ignore"):
             steps: Floats = np.rint(values.astype(kind, copy=False) / scale.astype(kind))
-        return np.clip(steps + zero, self.low, self.high).astype(self.dtype)
+        codes: Integers = np.clip(steps + zero, self.low, self.high).astype(self.dtype)
+        return codes
 
     def dequantize(self, codes: Integers, params: Params, axis: int | None = None) -> npt.NDArray[np.float32]:
-        """The real values that `codes` stand for, float32, in their shape.
+        """The real values that `codes` stand for, float32, in their shape; infinite where they are beyond float32.
 
         Example:
             >>> INT8.dequantize(np.int8([-1, 0, 2]), Params(np.float32(0.5), np.int8(0))).tolist()
             [-0.5, 0.0, 1.0]
         """
         scale, zero = _along(params, codes.ndim, axis)
-        return ((codes.astype(np.int32) - zero) * scale).astype(np.float32)
+        with np.errstate(over="ignore"):
+            return ((codes.astype(np.int32) - zero) * scale).astype(np.float32)
 
 
 def _along(params: Params, rank: int, axis: int | None) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32]]:

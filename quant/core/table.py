@@ -71,10 +71,10 @@ class CalibrationTable:
         try:
             summary = json.loads((folder / _TABLE).read_text(encoding="utf-8"))
             histograms = np.load(folder / _ARRAYS, allow_pickle=False)
-            statistics = {
-                name: TensorStatistics(row["count"], row["minimum"], row["maximum"], *histograms[:, slice(*row["bins"])], row["not_finite"])
-                for name, row in summary["tensors"].items()
-            }
+            statistics = {}
+            for name, row in summary["tensors"].items():
+                codes, counts = histograms[:, slice(*row["bins"])]
+                statistics[name] = TensorStatistics(row["count"], row["minimum"], row["maximum"], codes, counts, row["not_finite"])
             return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"not a calibration table: {error}", where=str(folder), hint="calibrate again") from error
