@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,9 +52,10 @@ def value_key(value: Any) -> float | str:
         return float(value)
     text = str(value).strip()
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return text
+    return number if math.isfinite(number) else text  # "nan" and "infinity" are words here
 
 
 def number_of(value: Any, record: Record, column: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def is_missing(value: Any) -> bool:
         >>> is_missing(float("nan")), is_missing(""), is_missing(0)
         (True, True, False)
     """
-    return value is None or (isinstance(value, str) and not value.strip()) or (is_number(value) and value != value)  # noqa: PLR0124 - NaN alone differs from itself
+    return value is None or (isinstance(value, str) and not value.strip()) or (is_number(value) and math.isnan(value))
 
 
 def is_number(value: Any) -> TypeGuard[float]:
