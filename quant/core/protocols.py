@@ -19,6 +19,10 @@ Direction = Literal["higher", "lower", "same"]
 """Which way is better; `same`: any move away from the baseline is worse."""
 
 
+MetricExample = tuple[dict[str, Any], Sequence[Sequence[Mapping[str, npt.NDArray[Any]]]], Sequence[Any]]
+"""Options, outputs of some samples, and their labels."""
+
+
 class Calibrator(Protocol):
     """Turns a tensor's statistics into the range that a grid should write."""
 
@@ -48,6 +52,11 @@ class Metric(Protocol):
     """`share` (0..1, shown in percent), `correlation`, `rate`, or another word for the number."""
     proportion: ClassVar[bool]
     """Whether `value` is the mean of a first column that holds only 0 and 1 (then the exact paired test applies)."""
+
+    @classmethod
+    def example(cls) -> MetricExample:
+        """Options, outputs and labels of some samples that are predicted as well as can be (by this the metric is tested)."""
+        ...
 
     def check_label(self, label: object) -> None:
         """Accept a label, or say what is wrong with it.
