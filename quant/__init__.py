@@ -1,1 +1,40 @@
-"""Quantization and calibration of trained models, with a verdict that can be trusted."""
+"""Quantization and calibration of trained models, with a verdict that can be trusted.
+
+Example:
+    >>> import quant
+    >>> quant.load_recipe("text-sentiment").recipe.name
+    'text-sentiment'
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_PUBLIC = (
+    "CalibrationTable",
+    "Comparison",
+    "Inspection",
+    "LoadedRecipe",
+    "QuantError",
+    "Report",
+    "Run",
+    "Verdict",
+    "calibrate",
+    "compare",
+    "evaluate",
+    "inspect",
+    "load_recipe",
+    "load_report",
+    "run",
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'quant' has no attribute {name!r}")
+    return getattr(importlib.import_module("quant.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -22,6 +22,8 @@ class Dialect:
         transparent: Operators among `chained` that only move values: they keep the scale of their input.
         melting: Activation functions that melt into the operator before them; Q/DQ stands behind them instead.
         integer_bias: Operators whose bias is written as INT32 codes.
+        gemm: Whether a matrix product of two axes and the bias added to it become one Gemm (an engine that merges them by
+            itself, but only in float, would else compute that layer in float).
         opset: Least ONNX opset of such a graph.
     """
 
@@ -34,4 +36,5 @@ class Dialect:
     transparent: frozenset[str]
     melting: frozenset[str]
     integer_bias: frozenset[str]
+    gemm: bool = False
     opset: int = 13

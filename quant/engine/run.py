@@ -51,7 +51,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """One scheme on one target, planned; `reason` says why it cannot run."""
 
     scheme: str
@@ -80,7 +80,7 @@ def run(recipe: Path, *, output: Path, overrides: Sequence[str] = (), trust_code
         cache = StageCache(cache_folder() / "stages")
         prepared = prepare(bound, cache, trust_code=trust_code)
         workshop = Workshop(bound, prepared, cache)
-        jobs = _plan(workshop)
+        jobs = planned_jobs(workshop)
         _check_data(workshop)
         table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
         outcomes, baselines = _candidates(workshop, jobs, table)
@@ -95,7 +95,7 @@ def run(recipe: Path, *, output: Path, overrides: Sequence[str] = (), trust_code
             name=loaded.recipe.name,
             description=loaded.recipe.description,
             verdict=verdict,
-            sentence=verdict_sentence(verdict, rows, baseline),
+            sentence=verdict_sentence(verdict, rows, baseline=baseline),
             baseline=baseline,
             candidates=rows,
             model=model_summary(bound, prepared),
@@ -117,7 +117,7 @@ def run(recipe: Path, *, output: Path, overrides: Sequence[str] = (), trust_code
     return Run(report, output)
 
 
-def _plan(workshop: Workshop) -> list[_Job]:
+def planned_jobs(workshop: Workshop) -> list[Job]:
     """Every scheme on every target, with its plan or with the reason why there is none.
 
     Raises:
@@ -129,12 +129,12 @@ def _plan(workshop: Workshop) -> list[_Job]:
         for scheme in workshop.bound.schemes:
             plan = workshop.plan(scheme, target)
             if not here.available:
-                jobs.append(_Job(scheme, target, status="not available", reason=f"{here.reason}; {here.install}".strip("; ")))
+                jobs.append(Job(scheme, target, status="not available", reason=f"{here.reason}; {here.install}".strip("; ")))
             elif not plan.quantized:
                 reasons = sorted({choice.reason for choice in plan.layers}) or ["the model has no layers"]
-                jobs.append(_Job(scheme, target, status="not applicable", reason=f"nothing to quantize: {'; '.join(reasons)}"))
+                jobs.append(Job(scheme, target, status="not applicable", reason=f"nothing to quantize: {'; '.join(reasons)}"))
             else:
-                jobs.append(_Job(scheme, target, plan))
+                jobs.append(Job(scheme, target, plan))
     if all(job.plan is None for job in jobs):
         raise PlanError(
             "no scheme finds anything to quantize in this model: " + "; ".join(sorted({f"{job.scheme}: {job.reason}" for job in jobs})),
@@ -154,7 +154,7 @@ def _check_data(workshop: Workshop) -> None:
     check_labels(prepared, workshop.bound)
 
 
-def _candidates(workshop: Workshop, jobs: Sequence[_Job], table: CalibrationTable | None) -> tuple[list[Outcome], dict[str, Built]]:
+def _candidates(workshop: Workshop, jobs: Sequence[Job], table: CalibrationTable | None) -> tuple[list[Outcome], dict[str, Built]]:
     baseline, outputs = workshop.evaluate_baseline()
     baselines: dict[str, Built] = {}
     outcomes = []

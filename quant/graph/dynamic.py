@@ -12,7 +12,7 @@ import onnx_ir as ir
 from quant.core.dialect import Dialect
 from quant.core.formats import slice_extremes
 from quant.graph.layers import FLOAT32, Layer
-from quant.graph.model import add_initializer, attribute, constant
+from quant.graph.model import add_initializer, attribute, constant, drop_unused_weights
 
 
 def dynamic_obstacle(layer: Layer) -> str | None:
@@ -38,6 +38,7 @@ def write_dynamic(model: ir.Model, layers: Collection[Layer], dialect: Dialect, 
         if str(source.name) not in quantized:
             quantized[str(source.name)] = _quantize(model.graph, layer.node, source)
         _rewrite(model.graph, layer, quantized[str(source.name)], dialect, per_channel=per_channel)
+    drop_unused_weights(model.graph)
 
 
 def _quantize(graph: ir.Graph, before: ir.Node, source: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from quant.graph.layers import FLOAT32
-from quant.graph.model import add_initializer, constant
+from quant.graph.model import add_initializer, constant, drop_unused_weights
 
 FP16_MAX = 65504.0
 STAND_IN_FOR_INFINITY = 1e8
@@ -97,9 +97,7 @@ def _drop_unused(graph: ir.Graph) -> None:
     for node in reversed(list(graph)):
         if node.op_type == "Cast" and not any(v.uses() or v.is_graph_output() for v in node.outputs):
             graph.remove(node, safe=True)
-    for name, value in list(graph.initializers.items()):
-        if not value.uses() and not value.is_graph_output():
-            del graph.initializers[name]
+    drop_unused_weights(graph)
 
 
 def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, halves: dict[ir.Value, ir.Value]) -> ir.Value:

@@ -51,10 +51,7 @@ def _first_line(error: BaseException) -> str:
 def _check_external(model: ir.Model, path: Path) -> None:
     """Refuse external data that leaves the model's folder, is missing, or is shorter than its tensor."""
     folder = path.parent.resolve()
-    for name, value in model.graph.initializers.items():
-        tensor = value.const_value
-        if not isinstance(tensor, ir.ExternalTensor):
-            continue
+    for name, tensor in _external_tensors(model):
         file = (folder / str(tensor.location)).resolve()
         if Path(str(tensor.location)).is_absolute() or not file.is_relative_to(folder):
             raise ModelError(f"external data of tensor {name!r} lies outside the model's folder: {tensor.location}", where=str(path), hint="keep the data file beside the model")
@@ -63,6 +60,20 @@ def _check_external(model: ir.Model, path: Path) -> None:
         end = (tensor.offset or 0) + tensor.nbytes
         if file.stat().st_size < end:
             raise ModelError(f"external data of tensor {name!r} ends early: {tensor.location} has {file.stat().st_size} bytes, needs {end}", where=str(path), hint="copy the data file again")
+
+
+def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
+    """Every tensor that lies in another file: weights and attributes of all graphs, and of the model's functions."""
+    inner = [node.attributes for function in model.functions.values() for node in function]
+    for graph in all_graphs(model.graph):
+        for value in graph.initializers.values():
+            if isinstance(value.const_value, ir.ExternalTensor):
+                yield str(value.name), value.const_value
+        inner += [node.attributes for node in graph]
+    for attributes in inner:
+        for found in attributes.values():
+            tensors = [found.as_tensor()] if found.type == ir.AttributeType.TENSOR and not found.is_ref() else []
+            yield from ((str(t.name or found.name), t) for t in tensors if isinstance(t, ir.ExternalTensor))
 
 
 def write_model(model: ir.Model, folder: Path, *, single_file: bool = False) -> Path:
@@ -97,8 +108,15 @@ def signature(model: ir.Model) -> Signature:
 
 def _spec(value: ir.Value) -> TensorSpec:
     dtype = "float32" if value.dtype is None else "bfloat16" if value.dtype == ir.DataType.BFLOAT16 else str(value.dtype.numpy())
-    shape = None if value.shape is None else tuple(d if isinstance(d, int) else str(d.value or "?") for d in value.shape)
+    shape = None if value.shape is None else tuple(_dim(d) for d in value.shape)
     return TensorSpec(str(value.name), dtype, shape)
+
+
+def _dim(dim: int | ir.SymbolicDim) -> int | str:
+    """A length, or the name of a symbolic dimension; some exporters write -1 for a length that is not fixed."""
+    if isinstance(dim, int):
+        return dim if dim >= 0 else "?"
+    return str(dim.value or "?")
 
 
 def opset(model: ir.Model) -> int:
@@ -146,3 +164,10 @@ def add_initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) 
     value = ir.Value(name=unique, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
     graph.initializers[unique] = value
     return value
+
+
+def drop_unused_weights(graph: ir.Graph) -> None:
+    """Remove the weights that nobody reads any more (nested graphs count as readers)."""
+    for name, value in list(graph.initializers.items()):
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input():
+            del graph.initializers[name]

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from quant.core.dialect import Dialect
 from quant.core.formats import Grid, Params, Range, slice_extremes
 from quant.graph.layers import FLOAT32, Layer
-from quant.graph.model import add_initializer, constant
+from quant.graph.model import add_initializer, constant, drop_unused_weights
 
 _INT32_MAX = 2**31 - 1
 
@@ -71,6 +71,8 @@ def write_int8(model: ir.Model, layers: Collection[Layer], ranges: Mapping[str, 
         dialect: The form that the target wants.
         per_channel: One scale for each output channel of a weight, else one for the whole.
     """
+    if dialect.gemm:
+        layers = [_merge_bias(model.graph, layer) for layer in layers]
     points = insertion_points(model, layers, dialect)
     chosen = {id(layer.node): layer for layer in layers}
     params = _tensor_params(model, points, ranges, dialect)
@@ -83,6 +85,30 @@ def write_int8(model: ir.Model, layers: Collection[Layer], ranges: Mapping[str, 
         maker = value.producer()
         chained = maker is not None and (_ends_chain(maker, dialect, chosen, points))
         _insert_pair(model.graph, value, params[name], points[name], chosen, everywhere=chained)
+    drop_unused_weights(model.graph)
+
+
+def _merge_bias(graph: ir.Graph, layer: Layer) -> Layer:
+    """The layer as a Gemm with its bias, if it is a product of two matrices whose only reader adds a constant row to it."""
+    product = layer.node.outputs[0]
+    readers = list(product.consumers())
+    source = layer.node.inputs[0]
+    if layer.op != "MatMul" or layer.weight != 1 or product.is_graph_output() or len(readers) != 1 or readers[0].op_type != "Add":
+        return layer
+    add, shape = readers[0], layer.weight_shape
+    bias = next((v for v in add.inputs if v is not None and v is not product), None)
+    row = constant(bias)
+    if shape is None or len(shape) != 2 or source is None or source.shape is None or len(source.shape) != 2 or row is None or row.shape != (shape[1],):
+        return layer
+    gemm = ir.node("Gemm", [source, layer.node.inputs[1], bias], name=layer.name)
+    output = add.outputs[0]
+    gemm.outputs[0].dtype, gemm.outputs[0].shape = output.dtype, output.shape
+    graph.insert_before(add, gemm)
+    ir.convenience.replace_all_uses_with(output, gemm.outputs[0], replace_graph_outputs=True)
+    name = output.name
+    graph.remove([add, layer.node], safe=True)
+    gemm.outputs[0].name = name
+    return Layer(layer.name, "Gemm", gemm, 1, 1, (0,))
 
 
 def _ends_chain(maker: ir.Node, dialect: Dialect, chosen: Mapping[int, Layer], points: Mapping[str, Grid]) -> bool:

@@ -43,6 +43,7 @@ class OnnxRuntime:
         transparent=frozenset({"MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
         melting=frozenset({"Relu", "Clip"}),
         integer_bias=frozenset({"Conv", "Gemm"}),
+        gemm=True,
     )
 
     class Options(PluginOptions):
@@ -82,7 +83,7 @@ class OnnxRuntime:
 
 
 def _kernels(path: Path) -> dict[str, tuple[str, str]]:
-    """Node name, and each output's name -> (operator, format) in the graph as ONNX Runtime runs it."""
+    """Name of a node, an output or a weight -> (operator, format) that uses it in the graph as ONNX Runtime runs it."""
     import onnxruntime as ort  # noqa: PLC0415 - heavy
 
     with tempfile.TemporaryDirectory() as folder:
@@ -95,15 +96,17 @@ def _kernels(path: Path) -> dict[str, tuple[str, str]]:
         found: dict[str, tuple[str, str]] = {}
         for node in graph:
             entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "fp32"
-            for name in (node.name, *(v.name for v in node.outputs)):
+            weights = [v for v in node.inputs if v is not None and v.name in graph.initializers]
+            if node.op_type in {"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "Cast"}:
+                continue  # they prepare a layer's inputs, they do not compute it
+            for name in (node.name, str(node.name).split("/MatMulAddFusion")[0], *(v.name for v in (*node.outputs, *weights))):
                 found.setdefault(str(name), entry)
         return found
 
 
 def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tuple[str, str]:
-    """The kernel that computes `layer`: under its own name, the name of what it was rewritten to, or of what it makes."""
-    for name in (layer, f"{layer}_MatMulInteger", f"{layer}_quant", output, f"{output}_quantized"):
+    """The kernel that computes `layer`: found by its weight, by its own name or what it was rewritten to, or by what it makes."""
+    for name in (f"{layer}_weight_quantized", layer, f"{layer}_MatMulInteger", output, f"{output}_quantized"):
         if name in kernels:
             return kernels[name]
-    partial = [entry for name, entry in kernels.items() if name.startswith((f"{layer}_", f"{layer}/"))]
-    return partial[0] if partial else ("(removed)", "fp32")
+    return "(not found)", "unknown"

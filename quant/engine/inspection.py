@@ -1,0 +1,57 @@
+"""Looking at a model without running it: inputs, outputs, layers, and what each scheme would do with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from quant.core.documents import Document
+from quant.errors import ModelError
+from quant.graph.layers import find_layers
+from quant.graph.model import opset, read_model, signature
+
+
+class InspectedLayer(Document):
+    """One layer: its operator, the shape of its weight (None for a product of two activations), its number of weights."""
+
+    name: str
+    op: str
+    weight: tuple[int, ...] | None
+    channel_axis: int | None
+    parameters: int
+
+
+class Inspection(Document):
+    """What can be seen of a model."""
+
+    path: str
+    opset: int
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    operators: dict[str, int]
+    parameters: int
+    layers: tuple[InspectedLayer, ...]
+
+
+def inspect(path: Path) -> Inspection:
+    """Read the ONNX model in `path` and list what it is made of.
+
+    Raises:
+        ModelError: No such file, or not an ONNX model.
+    """
+    if path.is_dir():
+        raise ModelError("is a folder", where=str(path), hint="give an .onnx file; for a Hugging Face folder, run a recipe and inspect the ONNX graph in its run folder")
+    model = read_model(path)
+    found = signature(model)
+    operators: dict[str, int] = {}
+    for node in model.graph:
+        operators[node.op_type] = operators.get(node.op_type, 0) + 1
+    layers = tuple(InspectedLayer(name=x.name, op=x.op, weight=x.weight_shape, channel_axis=x.channel_axis, parameters=x.parameters) for x in find_layers(model))
+    return Inspection(
+        path=str(path),
+        opset=opset(model),
+        inputs=tuple(map(str, found.inputs)),
+        outputs=tuple(map(str, found.outputs)),
+        operators=dict(sorted(operators.items())),
+        parameters=sum(v.const_value.size for v in model.graph.initializers.values() if v.const_value is not None),
+        layers=layers,
+    )
