@@ -1,0 +1,239 @@
+"""The import of a model: read or export, raise the operator set, clean up, write; every step held to the same outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from quant.data.samples import Feed
+from quant.errors import ModelError, QuantError
+from quant.graph.importing.clean import clean
+from quant.graph.importing.onnx_file import custom_operators, read_onnx, refuse_checkpoint
+from quant.graph.importing.opset import MINIMUM_OPSET, raise_opset
+from quant.graph.importing.report import ImportReport, Step
+from quant.graph.importing.trial import TOLERANCE, Outputs, Trial, batches, change
+from quant.graph.model import opset, write_model
+from quant.recipe.schema import ModelSpec
+
+PARITY = 1e-3
+"""Largest difference between torch and the exported graph, relative to the output's largest magnitude."""
+
+
+_LARGE_BYTES = 1 << 30
+
+
+@dataclass
+class _Watch:
+    """Holds each step to the outputs of the step before.
+
+    Args:
+        trial: What graphs are run on; None for a model that ONNX Runtime cannot run.
+        last: The outputs of the step before.
+    """
+
+    trial: Trial | None
+    last: Outputs = ()
+
+    def __call__(self, name: str, model: ir.Model) -> float | None:
+        if self.trial is None or not self.trial.feeds or _weight_bytes(model) > _LARGE_BYTES:
+            return None  # the last comparison, with the file that is written, is enough
+        return self._compare(name, self.trial.outputs(model))
+
+    def finish(self, path: Path) -> None:
+        """Compare the file that was written."""
+        if self.trial is not None:
+            self._compare("write", self.trial.outputs_of_file(path))
+
+    def _compare(self, name: str, found: Outputs) -> float:
+        absolute, relative = change(self.last, found)
+        assert relative <= TOLERANCE, f"step {name!r} of the import changed the outputs by {absolute:g} ({relative:.2%} of their scale)"
+        self.last = found
+        return absolute
+
+
+def _weight_bytes(model: ir.Model) -> int:
+    return sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What every kind of import needs."""
+
+    spec: ModelSpec
+    folder: Path
+    base: Path
+    where: str
+    trust_code: bool
+    examples: tuple[Feed, ...]
+    batch_axes: Mapping[str, int | None]
+
+
+def import_model(
+    spec: ModelSpec,
+    path: Path | None,
+    folder: Path,
+    *,
+    base: Path,
+    where: str,
+    trust_code: bool,
+    examples: Sequence[Feed],
+    batch_axes: Mapping[str, int | None],
+) -> ImportReport:
+    """Bring a model in as `folder/model.onnx`, with its large weights beside it.
+
+    Args:
+        spec: What the recipe says of the model.
+        path: The file or folder, already here; None when `spec.source` is `module:function`.
+        folder: Where the graph is written.
+        base: Folder of the recipe, for `module:function`.
+        where: Place in the recipe, for messages.
+        trust_code: Whether code that the recipe names may run.
+        examples: A few feeds, on which every step is compared; may be empty for a file or folder.
+        batch_axes: Input -> its batch axis, None for an input without one; 0 for those not named.
+
+    Raises:
+        ModelError: The model cannot be read, exported, converted or run.
+    """
+    kind = model_kind(spec, path, where=where)
+    context = _Context(spec, folder, base, where, trust_code, tuple(examples), batch_axes)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        if kind == "onnx":
+            assert path is not None, "an ONNX file has a path"
+            return _import_onnx(context, find_onnx(path))
+        if kind == "huggingface":
+            assert path is not None, "a folder has a path"
+            return _import_huggingface(context, path)
+        return _import_torch(context)
+    except QuantError as error:
+        raise error.at(where) from error.__cause__
+
+
+def model_kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
+    """`onnx`, `huggingface` or `torch`: as the recipe says, or by what lies at `path`.
+
+    Raises:
+        ModelError: Neither can be told.
+    """
+    if path is None:
+        if spec.kind not in {"auto", "torch"}:
+            raise ModelError(f"kind {spec.kind!r} needs a file or folder, not {spec.source!r}", where=where, hint="write `kind: torch` for module:function")
+        return "torch"
+    if path.is_file():
+        refuse_checkpoint(path)
+    if spec.kind == "torch":
+        raise ModelError("kind 'torch' needs module:function", where=where, hint="`source: my_module:build` names a function that builds the module")
+    if spec.kind != "auto":
+        return spec.kind
+    if path.is_dir() and (path / "config.json").is_file() and not (path / "model.onnx").is_file():
+        return "huggingface"
+    return "onnx"
+
+
+def find_onnx(path: Path) -> Path:
+    """The ONNX file at `path`, or the only one in the folder `path`.
+
+    Raises:
+        ModelError: The folder has none, or several.
+    """
+    if not path.is_dir():
+        return path
+    found = sorted(path.rglob("*.onnx"))
+    if (path / "model.onnx").is_file():
+        return path / "model.onnx"
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(str(p.relative_to(path)) for p in found[:10])
+    what = f"several ONNX files in the folder: {names}" if found else "neither an ONNX file nor config.json with *.safetensors in the folder"
+    raise ModelError(what, where=str(path), hint="name one with model.file")
+
+
+def _import_onnx(context: _Context, path: Path) -> ImportReport:
+    model = read_onnx(path)
+    before = opset(model)
+    notes: list[str] = []
+    watch = _Watch(Trial(batches(model, context.examples, context.batch_axes, state=tuple(context.spec.state)), context.folder))
+    assert watch.trial is not None, "just made"
+    try:
+        watch.last = watch.trial.outputs_of_file(path)
+    except ModelError:
+        custom = custom_operators(model)
+        if not custom:
+            raise
+        notes.append(f"steps are not compared: ONNX Runtime does not know {', '.join(custom)}")
+        watch = _Watch(None)
+    model, steps = _finish(model, watch, context.folder)
+    return ImportReport(kind="onnx", steps=tuple(steps), opset_before=before, opset_after=opset(model), notes=tuple(notes))
+
+
+def _finish(model: ir.Model, watch: _Watch, folder: Path) -> tuple[ir.Model, list[Step]]:
+    """Raise, clean up and write."""
+    before = opset(model)
+    model = raise_opset(model, MINIMUM_OPSET)
+    steps = []
+    if opset(model) != before:
+        steps.append(Step(name="raise operator set", count=opset(model) - before, max_abs_change=watch("raise operator set", model)))
+    steps += clean(model, observe=watch)
+    watch.finish(write_model(model, folder))
+    return model, steps
+
+
+def _import_huggingface(context: _Context, path: Path) -> ImportReport:
+    from quant.graph.importing.huggingface import load_encoder  # noqa: PLC0415 - brings torch
+    from quant.graph.importing.torch_export import export, run_torch  # noqa: PLC0415
+
+    encoder = load_encoder(path, pooling=context.spec.pooling, normalize=context.spec.normalize)
+    feed = _as_tensors({name: encoder.stand_in[0][name][None].repeat(2, axis=0) for name in encoder.inputs})
+    model = export(encoder.module, feed, encoder.dynamic, outputs=[encoder.output], prefix="model.")
+    feeds = batches(model, context.examples or encoder.stand_in, context.batch_axes)
+    return _compare("huggingface", model, Trial(feeds, context.folder), lambda: run_torch(encoder.module, feeds))
+
+
+def _import_torch(context: _Context) -> ImportReport:
+    from quant.graph.importing.torch_export import export, flat_outputs, quiet, run_torch  # noqa: PLC0415 - brings torch
+    from quant.graph.importing.torch_module import build_module, export_feed  # noqa: PLC0415
+
+    module = build_module(context.spec.source, context.spec.arguments, base=context.base, trust_code=context.trust_code, where=context.where)
+    arrays, dynamic = export_feed(module, context.examples, context.batch_axes, where=context.where)
+    feed = _as_tensors(arrays)
+    import torch  # noqa: PLC0415 - heavy
+
+    with quiet(), torch.no_grad():
+        try:
+            names = list(flat_outputs(module(*feed.values()), feed))
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in arrays.items())
+            raise ModelError(f"the module cannot run on {shapes}: {str(error).splitlines()[0]}", hint="see data.inputs and model.batch_axes") from error
+    model = export(module, feed, dynamic, outputs=names)
+    feeds = batches(model, context.examples, context.batch_axes)
+    return _compare("torch", model, Trial(feeds, context.folder), lambda: run_torch(module, feeds))
+
+
+def _as_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    import torch  # noqa: PLC0415 - heavy
+
+    return {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}
+
+
+def _compare(kind: str, model: ir.Model, trial: Trial, expected: Callable[[], Outputs]) -> ImportReport:
+    """Hold the exported graph, and the cleaned one, to what torch computes."""
+    before = opset(model)
+    wanted = expected()
+    watch = _Watch(trial, trial.outputs(model))
+    _check_parity(wanted, watch.last)
+    model, steps = _finish(model, watch, trial.scratch)
+    return ImportReport(kind=kind, steps=tuple(steps), opset_before=before, opset_after=opset(model), parity_max_abs=_check_parity(wanted, watch.last))
+
+
+def _check_parity(wanted: Outputs, found: Outputs) -> float:
+    absolute, relative = change(wanted, found)
+    if relative > PARITY:
+        what = f"the exported graph differs from the torch module by {absolute:g} ({relative:.2%} of the output's scale; at most {PARITY:.1%})"
+        raise ModelError(
+            what, hint="torch's exporter writes something else than the module computes; look for control flow that depends on values or on the batch"
+        )
+    return absolute
