@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from quant.core.digest import digest_of
 from quant.core.documents import AuditRow, Decision, Document, LayerChoice, Verdict
 
@@ -93,7 +95,7 @@ class Candidate(Document):
     drop_upper: float | None = None
     verdict: Decision | None = None
     gates: tuple[GateRow, ...] = ()
-    metrics: dict[str, float] = {}
+    metrics: dict[str, float] = Field(default_factory=dict)
     latency_ratio: float | None = None
     size_bytes: int | None = None
     size_ratio: float | None = None
@@ -101,7 +103,7 @@ class Candidate(Document):
     plan: tuple[LayerChoice, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     artifact: str | None = None
-    files: dict[str, str] = {}
+    files: dict[str, str] = Field(default_factory=dict)
 
 
 class Baseline(Document):
@@ -120,7 +122,7 @@ class Baseline(Document):
     metric: str | None
     value: float | None
     metrics: dict[str, float]
-    units: dict[str, str] = {}
+    units: dict[str, str] = Field(default_factory=dict)
     samples: int
     size_bytes: int
     model_sha256: str

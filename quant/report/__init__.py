@@ -1,0 +1,1 @@
+"""Reports: the documents of a run as pages for people and files for machines."""

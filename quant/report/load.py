@@ -1,0 +1,35 @@
+"""Reports of runs that are over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from quant.errors import RunError
+from quant.report.document import REPORT_VERSION, Report
+
+REPORT_FILE = "report.json"
+
+
+def load_report(run_folder: Path) -> Report:
+    """The report of a run.
+
+    Args:
+        run_folder: Folder of the run, or a report's JSON file.
+
+    Raises:
+        RunError: There is no report, it cannot be read, or it is of another version.
+    """
+    path = run_folder if run_folder.suffix == ".json" else run_folder / REPORT_FILE
+    if not run_folder.exists():
+        raise RunError("no such run", where=str(run_folder), hint="give the folder that a run wrote")
+    if not path.is_file():
+        raise RunError(f"this folder has no {REPORT_FILE}", where=str(run_folder), hint="the run did not finish, or this is another folder; run it again")
+    try:
+        version = json.loads(path.read_text(encoding="utf-8"))["version"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError("not a report", where=str(path), hint="run the recipe again") from error
+    if version != REPORT_VERSION:
+        hint = "read it with the version of the toolkit that wrote it, or run the recipe again"
+        raise RunError(f"a report of version {version!r}; this toolkit reads version {REPORT_VERSION}", where=str(path), hint=hint)
+    return Report.load(path)

@@ -1,0 +1,147 @@
+"""The page: strict HTML, escaped, self-contained."""
+
+import itertools
+import re
+import warnings
+from functools import cache
+
+import html5lib
+
+from quant.report.page import html_page
+
+
+@cache
+def parsed(page):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+
+
+def text_of(node):
+    return " ".join("".join(node.itertext()).split())
+
+
+def test_the_page_of_every_report_is_strictly_parsable(any_report):
+    tree = parsed(html_page(any_report))
+    assert text_of(tree.find(".//h1"))
+
+
+def test_the_page_asks_for_nothing_from_anywhere(any_report):
+    tree = parsed(html_page(any_report))
+    assert not [node.tag for node in tree.iter() if node.tag in {"script", "link", "img", "iframe", "object", "embed", "base", "form", "input"}]
+    for node in tree.iter():
+        for name, value in node.attrib.items():
+            assert not str(name).startswith("on"), (node.tag, name)
+            if str(name).rpartition("}")[2] in {"href", "src", "srcset", "action", "data", "poster"}:
+                assert re.fullmatch(r"#[a-z0-9-]+", value)
+    styles = "".join(node.text for node in tree.iter("style"))
+    assert "url(" not in styles
+    assert "@import" not in styles
+    assert "default-src 'none'" in next(n.attrib["content"] for n in tree.iter("meta") if "http-equiv" in n.attrib)
+
+
+def test_names_from_outside_stay_text(make):
+    page = html_page(make.reports["evil"]())
+    assert "<img" not in page
+    assert "</script>" not in page
+    tree = parsed(page)
+    assert text_of(tree.find(".//h1")) == make.evil_name
+    layers = [text_of(node) for node in tree.iter("th") if node.attrib.get("class") == "name"]
+    assert make.evil_name in layers
+    assert "a|b`c` *d* \\x00\\x1b[31m\\u202e</script>]]>&amp;\\ufffe" in layers
+
+
+def test_ids_are_unique_and_links_lead_somewhere(any_report):
+    tree = parsed(html_page(any_report))
+    ids = [node.attrib["id"] for node in tree.iter() if "id" in node.attrib]
+    assert len(ids) == len(set(ids))
+    for node in tree.iter():
+        for name in ("aria-labelledby",):
+            assert set(node.attrib.get(name, "").split()) <= set(ids)
+        if node.tag == "a":
+            assert node.attrib["href"][1:] in ids
+
+
+def test_every_table_has_a_caption_and_scoped_heads_and_full_rows(any_report):
+    for table in parsed(html_page(any_report)).iter("table"):
+        assert text_of(table.find("caption"))
+        width = len(table.findall("./thead/tr/th"))
+        assert all(th.attrib.get("scope") in {"col", "row"} for th in table.iter("th"))
+        for row in table.findall("./tbody/tr"):
+            assert sum(int(cell.attrib.get("colspan", "1")) for cell in row) == width
+
+
+def test_headings_step_down_one_level_at_a_time(any_report):
+    levels = [int(node.tag[1]) for node in parsed(html_page(any_report)).iter() if re.fullmatch("h[1-6]", str(node.tag))]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+
+
+def test_sections_come_in_the_order_of_the_story(make):
+    tree = parsed(html_page(make.reports["mixed"]()))
+    assert [text_of(h) for h in tree.iter("h2")] == [
+        *("Baseline", "Candidates", "Accuracy against latency", "Each candidate", "Calibration", "Latency", "Data", "Model", "Environment", "Recipe"),
+        "Provenance",
+    ]
+    verdict = next(node for node in tree.iter("p") if node.attrib.get("class") == "verdict pass")
+    assert text_of(verdict).startswith("✓Pass: int8 on onnxruntime")
+
+
+def rows_of(tree, caption):
+    table = next(t for t in tree.iter("table") if text_of(t.find("caption")).startswith(caption))
+    return [[text_of(cell) for cell in row] for row in table.findall("./tbody/tr")]
+
+
+def test_the_candidates_table_shows_numbers_for_people(make):
+    rows = rows_of(parsed(html_page(make.reports["mixed"]())), "Every scheme on every target")
+    assert rows[0] == [
+        "1",
+        "int8on onnxruntime",
+        "✓ pass",
+        "79.80 %accuracy",
+        "0.20 points",
+        "0.60 pointsallowed 1 point",
+        "0.530.51 to 0.55",
+        "22.8 MiB0.26 of FP32",
+        "0.999131.2 dB",
+    ]
+    assert rows[1][2] == "? inconclusiveaccuracy: about 1,200 more samples needed"
+    assert rows[3][6] == "emulated"
+    assert rows[4][2] == "\N{EN DASH} not availableno NVIDIA GPU on this machine"
+    assert rows[5][2] == "\N{EN DASH} not applicableno layer has weights that it can pack"
+
+
+def test_exclusions_disagreements_and_clipped_tensors_come_first(make):
+    tree = parsed(html_page(make.report(make.candidate(audit=make.audit))))
+    assert [row[0] for row in rows_of(tree, "Format of every layer")] == [
+        "encoder.layer.0.output.dense",
+        "encoder.layer.0.attention.query",
+        "classifier",
+    ]
+    assert rows_of(tree, "Planned format")[0] == ["classifier", "int8", "fp32", "FusedGemm", "✗ no"]
+    assert [row[:2] for row in rows_of(tree, "Calibrated tensors")] == [["dense/output", "0.012 %"], ["input", "0 %"]]
+
+
+def test_an_emulated_candidate_makes_no_claim_about_latency_even_if_it_was_timed(make):
+    timed = make.candidate("fp16", emulated="no FP16 arithmetic here", latency_ratio=0.5)
+    made = make.report(timed)
+    assert any(row.scheme == "fp16" for row in made.timings.latency)
+    tree = parsed(html_page(made))
+    assert rows_of(tree, "Times of one request")[1][1] == "emulated: no claim about its speed"
+    assert rows_of(tree, "Every scheme")[0][6] == "emulated"
+    assert "There is nothing to draw" in text_of(tree)
+
+
+def test_a_page_of_six_candidates_with_500_layers_stays_below_6_mb(make):
+    assert len(html_page(make.reports["large"]()).encode()) < 6_000_000
+
+
+def test_the_same_report_gives_the_same_page(make):
+    assert html_page(make.reports["mixed"]()) == html_page(make.reports["mixed"]())
+
+
+def test_with_several_gates_the_picture_says_that_it_shows_the_first(make):
+    note = "The bars show the first gate alone"
+    assert note in html_page(make.reports["several gates"]())
+    assert note not in html_page(make.reports["mixed"]())

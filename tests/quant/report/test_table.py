@@ -1,0 +1,42 @@
+"""The candidates in a terminal."""
+
+import io
+
+from rich.console import Console
+
+from quant.report.table import candidates_table, candidates_text
+
+
+def shown(table, *, colour=False):
+    console = Console(file=io.StringIO(), width=200, force_terminal=colour, color_system="standard" if colour else None)
+    console.print(table)
+    return console.file.getvalue()
+
+
+def test_plain_text_has_fixed_columns_and_notes_below(make):
+    report = make.reports["mixed"]()
+    lines = candidates_text(report).splitlines()
+    assert lines[0].split("  ")[0] == "#"
+    assert lines[1].endswith("0.53  0.26  0.9991  31.2 dB")
+    assert lines[3] == "   accuracy: about 1,200 more samples needed"
+    columns = [line.index(word) for line, word in ((lines[0], "verdict"), (lines[1], "pass"), (lines[2], "inconclusive"))]
+    assert len(set(columns)) == 1
+    assert candidates_text(report) == candidates_text(report)
+
+
+def test_the_table_shows_verdicts_in_colour_and_in_words(make):
+    text = shown(candidates_table(make.reports["mixed"]()), colour=True)
+    for word, code in (("✓ pass", "1;32"), ("✗ fail", "1;31"), ("? inconclusive", "1;33")):
+        assert f"\x1b[{code}m{word}" in text
+
+
+def test_names_are_no_markup_and_send_no_codes_to_the_terminal(make):
+    report = make.report(make.candidate("[bold red]x[/]\x1b[31m"))
+    text = shown(candidates_table(report))
+    assert "[bold red]x[/]\\x1b[31m" in text.replace("\n", "")
+    assert "\x1b" not in candidates_text(report)
+
+
+def test_every_report_has_a_table(any_report):
+    assert len(candidates_text(any_report).splitlines()) > len(any_report.candidates)
+    assert candidates_table(any_report).row_count == len(any_report.candidates)
