@@ -12,8 +12,7 @@ QUICK := not slow and not network and not benchmark
 
 # The first of these that is Python 3.11 or newer; `make PYTHON=/path/to/python ...` chooses another.
 IS_NEW := import sys, venv; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
-	$$p -c '$(IS_NEW)' 2>/dev/null && echo $$p && break; done; true)
+PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do $$p -c '$(IS_NEW)' 2>/dev/null && echo $$p && break; done)
 
 .PHONY: help install demo test test-fast lint format bench clean
 
