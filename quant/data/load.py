@@ -22,9 +22,9 @@ from quant.data.record import Record, Rows
 from quant.data.rows import ALL, read_rows
 from quant.data.rows.functions import read_function
 from quant.data.samples import Feed, Sample, Samples
-from quant.data.splits import Entry, assign, default_notes
+from quant.data.splits import ROLES, Entry, assign, default_notes
 from quant.errors import DataError, QuantError, RecipeError
-from quant.recipe.schema import DataSpec, Source
+from quant.recipe.schema import DataSpec, Label, OtherData, RowsSpec, Source, Use
 
 _KEPT_BYTES = 256 << 20  # made samples that a role keeps, so that later passes need not decode them again
 
@@ -140,35 +140,82 @@ def load_data(spec: DataSpec, *, base: Path, where: Where, trust_code: bool = Fa
         RecipeError: The section asks for what makes no sense.
         SourceError: The source cannot be had.
     """
+    opened = _open_source(spec, spec.inputs, spec.label, where, _Opening(base, trust_code, model_folder))
+    own = _own_sources(spec, opened, where)
+    roles, notes = assign(opened.entries, spec, where, own={role: source.entries for role, source in own.items()})
+    _fit(opened, own, roles, where)
+    samples: dict[str, Samples] = {}
+    for role, chosen in roles.items():
+        source = own.get(role, opened)
+        samples[role] = RoleSamples(role, chosen, source.pools, source.processor, _digest(chosen, source.processor))
+    digest = digest_of({role: chosen.digest for role, chosen in samples.items()})
+    return Data(samples, digest, (*default_notes(spec.splits, tuple(opened.pools)), *notes), where(("data", "inputs")))
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """What every source of a recipe is opened with."""
+
+    base: Path
+    trust_code: bool
+    model_folder: Path | None
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A source whose rows have been looked at: named split -> rows, what makes inputs of them, and the rows that are kept."""
+
+    pools: Mapping[str, Rows]
+    processor: Processor
+    entries: list[Entry]
+    opening: _Opening
+
+
+def _open_source(spec: RowsSpec, inputs: Use | Processor, label: Label | None, where: Where, opening: _Opening, *, labelled: bool = True) -> _Opened:
+    """Read a source; `where` gives the places of `("data", ...)`, also when that section stands elsewhere in the recipe."""
     place = where(("data",))
-    pools = _read(spec, base, trust_code=trust_code, where=place)
+    pools = _read(spec, opening.base, trust_code=opening.trust_code, where=place)
     if not any(map(len, pools.values())):
         raise DataError("the data set is empty", where=place)
     _check_columns(pools, place)
     first = next(rows for rows in pools.values() if len(rows))
-    processor = _make_processor(spec, where)
+    label_column = (label.column if label else None) or first.label_column
+    setting = Setting(opening.base, first.columns, label_column, opening.model_folder, opening.trust_code, where(("data", "inputs")))
+    if isinstance(inputs, Use):
+        processor = _make_processor(inputs, where)
+        processor.open(setting)
+    else:
+        processor = inputs
+        setting.need(processor.columns)
     _check_conditions(spec, first, where)
-    label_column = (spec.label.column if spec.label else None) or first.label_column
-    setting = Setting(base, first.columns, label_column, model_folder, trust_code, where(("data", "inputs")))
-    processor.open(setting)
-    labels = LabelReader(
-        spec.label,
-        columns=first.columns,
-        default=first.label_column or processor.traits.label_column,
-        classes=_classes(pools),
-        where=where,
-    )
+    default = (first.label_column or processor.traits.label_column) if labelled else None
+    labels = LabelReader(label, columns=first.columns, default=default, classes=_classes(pools) if labelled else None, where=where)
     entries = _entries(spec, pools, processor, labels)
     if not entries:
         raise DataError(f"no row is left: none of {sum(map(len, pools.values()))} meets `data.where`", where=where(("data", "where")))
-    roles, notes = assign(entries, spec, where)
-    _fit(processor, roles, pools, where)
-    samples: dict[str, Samples] = {role: RoleSamples(role, chosen, pools, processor, _digest(chosen, processor)) for role, chosen in roles.items()}
-    digest = digest_of({role: chosen.digest for role, chosen in samples.items()})
-    return Data(samples, digest, (*default_notes(spec.splits, tuple(pools)), *notes), setting.where)
+    return _Opened(pools, processor, entries, opening)
 
 
-def _read(spec: DataSpec, base: Path, *, trust_code: bool, where: str) -> Mapping[str, Rows]:
+def _own_sources(spec: DataSpec, main: _Opened, where: Where) -> dict[str, _Opened]:
+    """Role -> its own source, for the roles that have one."""
+    found = {}
+    for role in ROLES:
+        split = getattr(spec.splits, role)
+        if split is None or split.data is None:
+            continue
+        other: OtherData = split.data
+
+        def inside(location: tuple[str | int, ...], role: str = role) -> str:
+            return where(("data", "splits", role, *location))
+
+        # Ranges need no labels, so calibration data need not have any.
+        labelled = role != "calibration" or other.label is not None
+        label = other.label or (spec.label if labelled else None)
+        found[role] = _open_source(other, other.inputs or main.processor, label, inside, main.opening, labelled=labelled)
+    return found
+
+
+def _read(spec: RowsSpec, base: Path, *, trust_code: bool, where: str) -> Mapping[str, Rows]:
     from quant.data import sources  # noqa: PLC0415 - `import quant.data` stays light
 
     try:
@@ -177,12 +224,13 @@ def _read(spec: DataSpec, base: Path, *, trust_code: bool, where: str) -> Mappin
         raise error.at(where) from error
     if is_function:
         return read_function(spec, base=base, trust_code=trust_code, where=where)
-    if not spec.files:
+    files = spec.files if isinstance(spec, DataSpec) else {}
+    if not files:
         return read_rows(spec, sources.fetch(Source(source=spec.source, file=spec.file, sha256=spec.sha256), base=base, where=where), where=where)
     if spec.sha256 is not None:
         sources.fetch(Source(source=spec.source, sha256=spec.sha256), base=base, where=where)
     pools: dict[str, Rows] = {}
-    for name, file in spec.files.items():
+    for name, file in files.items():
         path = sources.fetch(Source(source=spec.source, file=file), base=base, where=where)
         found = read_rows(spec, path, where=where)
         if set(found) != {ALL}:
@@ -200,22 +248,22 @@ def _check_columns(pools: Mapping[str, Rows], where: str) -> None:
             raise DataError(f"the splits {first_name} and {name} have different columns: {odd}", where=where)
 
 
-def _make_processor(spec: DataSpec, where: Where) -> Processor:
+def _make_processor(use: Use, where: Where) -> Processor:
     place = where(("data", "inputs"))
     try:
-        return PROCESSORS.make(spec.inputs.kind, spec.inputs.options)
+        return PROCESSORS.make(use.kind, use.options)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        message = f"option {name!r} of processor {spec.inputs.kind!r}: {first['msg']}, got {first['input']!r}"
-        known = PROCESSORS.get(spec.inputs.kind).Options.model_fields
+        message = f"option {name!r} of processor {use.kind!r}: {first['msg']}, got {first['input']!r}"
+        known = PROCESSORS.get(use.kind).Options.model_fields
         hint = did_you_mean(name, tuple(known)) if first["type"] == "extra_forbidden" else ""
         raise RecipeError(message, where=place, hint=hint) from error
     except QuantError as error:
         raise error.at(place) from error
 
 
-def _check_conditions(spec: DataSpec, rows: Rows, where: Where) -> None:
+def _check_conditions(spec: RowsSpec, rows: Rows, where: Where) -> None:
     for number, condition in enumerate(spec.where):
         if condition.column not in rows.columns:
             hint = did_you_mean(condition.column, rows.columns)
@@ -227,7 +275,7 @@ def _classes(pools: Mapping[str, Rows]) -> tuple[str, ...] | None:
     return tuple(sorted(named)) or None
 
 
-def _entries(spec: DataSpec, pools: Mapping[str, Rows], processor: Processor, labels: LabelReader) -> list[Entry]:
+def _entries(spec: RowsSpec, pools: Mapping[str, Rows], processor: Processor, labels: LabelReader) -> list[Entry]:
     entries = []
     for pool, rows in pools.items():
         for index in tracked(range(len(rows)), f"reading {rows.name}"):
@@ -237,13 +285,16 @@ def _entries(spec: DataSpec, pools: Mapping[str, Rows], processor: Processor, la
     return entries
 
 
-def _fit(processor: Processor, roles: Mapping[str, tuple[Entry, ...]], pools: Mapping[str, Rows], where: Where) -> None:
-    if not isinstance(processor, Fitted) or not processor.needs_fit:
-        return
-    if "train" not in roles:
-        hint = "add `data.splits.train`, or give the numbers in the processor's options"
-        raise RecipeError(f"the processor {processor.kind!r} learns from the train split, and there is none", where=where(("data", "inputs")), hint=hint)
-    processor.fit(pools[entry.pool][entry.index] for entry in roles["train"])
+def _fit(main: _Opened, own: Mapping[str, _Opened], roles: Mapping[str, tuple[Entry, ...]], where: Where) -> None:
+    """Let every processor that learns numbers learn them from the train split."""
+    for processor in {id(source.processor): source.processor for source in (main, *own.values())}.values():
+        if not isinstance(processor, Fitted) or not processor.needs_fit:
+            continue
+        if "train" not in roles:
+            hint = "add `data.splits.train`, or give the numbers in the processor's options"
+            raise RecipeError(f"the processor {processor.kind!r} learns from the train split, and there is none", where=where(("data", "inputs")), hint=hint)
+        pools = own.get("train", main).pools
+        processor.fit(pools[entry.pool][entry.index] for entry in roles["train"])
 
 
 def _digest(entries: tuple[Entry, ...], processor: Processor) -> str:

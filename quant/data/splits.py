@@ -41,17 +41,42 @@ class Entry:
     place: str
 
 
-def assign(entries: Sequence[Entry], spec: DataSpec, where: Where) -> tuple[Mapping[str, tuple[Entry, ...]], tuple[str, ...]]:
+def assign(
+    entries: Sequence[Entry], spec: DataSpec, where: Where, *, own: Mapping[str, Sequence[Entry]] | None = None
+) -> tuple[Mapping[str, tuple[Entry, ...]], tuple[str, ...]]:
     """Role -> its entries, in the order of the seed; and what should be said aloud.
+
+    Args:
+        entries: The rows of the recipe's data.
+        spec: The recipe's data section.
+        where: Gives the place in the recipe of a location.
+        own: Role -> the rows of its own data, for roles that have some.
 
     Raises:
         DataError: A role is left without samples, names an unknown split, or shares inputs with another role.
         RecipeError: A number of samples makes no sense, or two roles want the rest of the same rows.
     """
-    pools = _pools(entries)
+    own = own or {}
     wanted = {role: split for role in ROLES if (split := getattr(spec.splits, role)) is not None}
-    _check(wanted, pools, where)
     notes: list[str] = []
+    found: dict[str, list[Entry]] = {}
+    for role, rows in own.items():
+        said: list[str] = []
+        found.update(_shared_out(rows, {role: wanted.pop(role)}, spec, where, said))
+        notes.extend(note if note.startswith(role) else f"{role}: {note}" for note in said)
+        _check_filled(found, rows, where)
+    if wanted:
+        shared = _shared_out(entries, wanted, spec, where, notes)
+        _check_filled(shared, entries, where)
+        found.update(shared)
+    notes.extend(_check_overlap(found, spec, where))
+    return {role: tuple(found[role]) for role in ROLES if role in found}, tuple(notes)
+
+
+def _shared_out(entries: Sequence[Entry], wanted: Mapping[str, Split], spec: DataSpec, where: Where, notes: list[str]) -> dict[str, list[Entry]]:
+    """The rows of one source, shared out among the roles that take them from it."""
+    pools = _pools(entries)
+    _check(wanted, pools, where)
     kept = {name: _unique(pool, name, notes) for name, pool in pools.items()}
     if spec.limit is not None:
         kept = _limited(kept, spec.limit, spec.seed)
@@ -60,9 +85,7 @@ def assign(entries: Sequence[Entry], spec: DataSpec, where: Where) -> tuple[Mapp
         group = {role: split for role, split in wanted.items() if split.of == of}
         pool = _candidates(kept, of, found, notes)
         found.update(_share_out(shuffled(pool, spec.seed), group, notes))
-    _check_filled(found, entries, where)
-    notes.extend(_check_overlap(found, spec, where))
-    return {role: tuple(found[role]) for role in ROLES if role in found}, tuple(notes)
+    return found
 
 
 def shuffled(entries: Sequence[Entry], seed: int) -> list[Entry]:

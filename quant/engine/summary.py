@@ -153,7 +153,10 @@ def model_summary(bound: Bound, prepared: Prepared) -> ModelSummary:
 
 def data_summary(bound: Bound, prepared: Prepared) -> DataSummary:
     """The report's part on the data."""
-    return DataSummary(source=bound.loaded.recipe.data.source, roles={role: len(samples) for role, samples in prepared.data.roles.items()}, notes=prepared.data.notes)
+    spec = bound.loaded.recipe.data
+    own = [f"{role}: {split.data.source}" for role in prepared.data.roles if (split := getattr(spec.splits, role)) is not None and split.data is not None]
+    roles = {role: len(samples) for role, samples in prepared.data.roles.items()}
+    return DataSummary(source="; ".join([spec.source, *own]), roles=roles, notes=prepared.data.notes)
 
 
 def calibration_summary(bound: Bound, table: CalibrationTable | None, outcomes: Sequence[Outcome]) -> Calibration | None:

@@ -11,13 +11,13 @@ from quant.recipe.schema import Recipe
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# noun of the registry -> section, key, whether the key holds a list of plug-ins
+# noun of the registry -> (section, key) of each place that names a plug-in, or a list of them
 _SLOTS = {
-    "scheme": ("Recipe", "schemes", True),
-    "target": ("Recipe", "targets", True),
-    "calibrator": ("CalibrationSpec", "calibrator", False),
-    "metric": ("EvaluationSpec", "metrics", True),
-    "processor": ("DataSpec", "inputs", False),
+    "scheme": (("Recipe", "schemes"),),
+    "target": (("Recipe", "targets"),),
+    "calibrator": (("CalibrationSpec", "calibrator"),),
+    "metric": (("EvaluationSpec", "metrics"),),
+    "processor": (("DataSpec", "inputs"), ("OtherData", "inputs")),
 }
 
 
@@ -34,14 +34,9 @@ def json_schema(registries: Mapping[str, Registry[Any]]) -> dict[str, Any]:
     definitions: dict[str, Any] = whole.pop("$defs")
     definitions["Recipe"] = whole
     for noun, registry in registries.items():
-        section, key, is_list = _SLOTS[noun]
-        slot = definitions[section]["properties"][key]
         definitions[noun] = _plugin(noun, registry, definitions)
-        if is_list:
-            slot["items"] = {"$ref": f"#/$defs/{noun}"}
-        else:
-            slot.pop("anyOf", None)
-            slot["$ref"] = f"#/$defs/{noun}"
+        for section, key in _SLOTS[noun]:
+            _fill(definitions[section]["properties"][key], {"$ref": f"#/$defs/{noun}"})
     partial = {f"{name}.part": _without_required(schema) for name, schema in definitions.items()}
     partial["Recipe.part"]["properties"]["extends"] = {
         "type": "string",
@@ -57,6 +52,16 @@ def json_schema(registries: Mapping[str, Registry[Any]]) -> dict[str, Any]:
         "else": {"$ref": "#/$defs/Recipe"},
         "$defs": definitions | partial,
     }
+
+
+def _fill(slot: dict[str, Any], plugin: dict[str, Any]) -> None:
+    """Let `slot`, which takes any plug-in (or a list of them, or null), take those that `plugin` describes."""
+    if "items" in slot:
+        slot["items"] = plugin
+        return
+    null = {"type": "null"}
+    takes_null = null in slot.pop("anyOf", [])
+    slot.update({"anyOf": [plugin, null]} if takes_null else plugin)
 
 
 def _plugin(noun: str, registry: Registry[Any], definitions: dict[str, Any]) -> dict[str, Any]:

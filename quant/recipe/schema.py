@@ -102,6 +102,26 @@ class Label(Section):
     kind: Literal["auto", "class", "number", "text"] = "auto"
 
 
+class RowsSpec(Source):
+    """Rows: where they are, how they are read, and which of them are kept."""
+
+    kind: Literal["auto", "csv", "tsv", "json", "parquet", "arrow", "text", "images", "imagefolder", "audiofolder", "npz", "npy", "dataset", "function"] = (
+        Field("auto", description="form of the data; `auto` goes by the file's ending")
+    )
+    columns: tuple[str, ...] | None = Field(None, description="names of the columns, for tables without a header")
+    skip_rows: int = Field(0, ge=0, description="lines to skip at the top of a table")
+    encoding: str = "utf-8"
+    arguments: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of a module:function")
+    where: tuple[Condition, ...] = ()
+
+
+class OtherData(RowsSpec):
+    """Data of one role alone, from elsewhere than the other roles'."""
+
+    inputs: UseOf | None = Field(None, description="the processor; that of `data` when not given")
+    label: Label | None = Field(None, description="where labels come from; as in `data` when not given, but calibration then has none")
+
+
 class Split(Section):
     """Which samples a role gets.
 
@@ -110,6 +130,7 @@ class Split(Section):
 
     samples: int | float | Literal["rest"] = "rest"
     of: str | None = Field(None, description="take them from this named split of the source (such as `train`); all rows when not given")
+    data: OtherData | None = Field(None, description="take them from these data instead of the recipe's")
 
 
 SplitValue = Annotated[
@@ -127,18 +148,10 @@ class Splits(Section):
     evaluation: SplitValue = Field(Split(samples="rest"), description="the gate; looked at once per candidate")
 
 
-class DataSpec(Source):
+class DataSpec(RowsSpec):
     """Samples: rows or files, a processor that turns each into model inputs, labels, and splits."""
 
-    kind: Literal["auto", "csv", "tsv", "json", "parquet", "arrow", "text", "images", "imagefolder", "audiofolder", "npz", "npy", "dataset", "function"] = (
-        Field("auto", description="form of the data; `auto` goes by the file's ending")
-    )
     files: dict[str, str] = Field(default_factory=dict, description="named splits of the source -> file inside it (instead of `file`)")
-    columns: tuple[str, ...] | None = Field(None, description="names of the columns, for tables without a header")
-    skip_rows: int = Field(0, ge=0, description="lines to skip at the top of a table")
-    encoding: str = "utf-8"
-    arguments: dict[str, Any] = Field(default_factory=dict, description="keyword arguments of a module:function")
-    where: tuple[Condition, ...] = ()
     limit: int | None = Field(None, ge=1, description="use at most so many rows, chosen by the seed")
     inputs: UseOf = Field(Use(kind="arrays"), description="the processor that makes model inputs, with its options")
     label: Label | None = None

@@ -16,6 +16,7 @@ Scalar = str | int | float | bool | None
 
 _SECTIONS_WITH_KIND = {(), ("model",), ("model", "head"), ("data",)}
 _SLOTS = {("data", "inputs"), ("calibration", "calibrator")}
+_DEEPEST_SPLIT = 3  # data.splits.ROLE
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d][\w.]*$")
 _PYTHON_FILE = re.compile(r".*\.py:[^\W\d][\w.]*$")
 _KIND_OR_DRIVE = re.compile(r"[a-z][a-z0-9+-]+:|[A-Za-z]:[\\/]|~")
@@ -115,7 +116,12 @@ def shorthand_key(location: Location) -> str | None:
         case ("data", "splits", _):
             return "samples"
         case (
-            ("data", "inputs", *_) | ("calibration", "calibrator", *_) | ("schemes", int(), *_) | ("targets", int(), *_) | ("evaluation", "metrics", int(), *_)
+            ("data", "inputs", *_)
+            | ("data", "splits", _, "data", "inputs", *_)
+            | ("calibration", "calibrator", *_)
+            | ("schemes", int(), *_)
+            | ("targets", int(), *_)
+            | ("evaluation", "metrics", int(), *_)
         ):
             return "kind"
         case _:
@@ -146,15 +152,20 @@ def merge(parent: Placed, child: Placed, location: Location = ()) -> Placed:
 
 def _takes_bare(node: Placed, location: Location) -> bool:
     """Whether a bare value merges with this mapping: it names a kind, or stands where only plug-ins and splits do."""
-    return node.child("kind") is not None or location in _SLOTS or location[:2] == ("data", "splits")
+    return node.child("kind") is not None or _without_role(location) in _SLOTS or (location[:2] == ("data", "splits") and len(location) <= _DEEPEST_SPLIT)
 
 
 def changes_kind(before: Placed, after: Placed, location: Location) -> bool:
     """Whether two mappings at `location` name different plug-ins, so that the options of one say nothing to the other."""
-    if location in _SECTIONS_WITH_KIND:
+    if _without_role(location) in _SECTIONS_WITH_KIND:
         return False
     old, new = before.child("kind"), after.child("kind")
     return old is not None and new is not None and old.value != new.value
+
+
+def _without_role(location: Location) -> Location:
+    """The data of one role (`data.splits.calibration.data`) follow the same rules as `data`."""
+    return location[3:] if location[:2] == ("data", "splits") and location[3:4] == ("data",) else location
 
 
 def is_plain_path(source: str) -> bool:

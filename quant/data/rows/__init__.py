@@ -8,7 +8,7 @@ from pathlib import Path
 from quant.data.record import Rows
 from quant.data.rows import arrays, folders, stored, tables
 from quant.errors import DataError
-from quant.recipe.schema import DataSpec
+from quant.recipe.schema import RowsSpec
 
 ALL = ""
 """Name of the only split of a source that names none."""
@@ -40,7 +40,7 @@ _ENDINGS = {
 }
 
 
-def read_rows(spec: DataSpec, path: Path, *, where: str) -> Mapping[str, Rows]:
+def read_rows(spec: RowsSpec, path: Path, *, where: str) -> Mapping[str, Rows]:
     """The rows of the file or folder `path`: named split -> rows; under the name `""` when the source names none.
 
     Args:

@@ -12,12 +12,12 @@ import numpy.typing as npt
 
 from quant.data.record import FILE, ONLY_INPUT, Rows
 from quant.errors import DataError
-from quant.recipe.schema import DataSpec
+from quant.recipe.schema import RowsSpec
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def read_arrays(path: Path, spec: DataSpec) -> Rows:
+def read_arrays(path: Path, spec: RowsSpec) -> Rows:
     """The samples along the first axis of each array; the array of an `.npy` goes into the model's only input.
 
     In a folder each file is one whole sample. Pickled objects are never loaded.
@@ -58,7 +58,7 @@ def load_arrays(path: Path) -> Arrays:
         raise DataError(f"not an array file: {str(error).splitlines()[0]}", where=str(path)) from error
 
 
-def _read_folder(path: Path, spec: DataSpec) -> Rows:
+def _read_folder(path: Path, spec: RowsSpec) -> Rows:
     endings = {f".{spec.kind}"} if spec.kind in {"npz", "npy"} else {".npz", ".npy"}
     files = sorted((file for file in path.rglob("*") if file.suffix in endings), key=lambda file: file.relative_to(path).as_posix())
     if not files:

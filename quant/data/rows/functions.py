@@ -11,12 +11,12 @@ import numpy as np
 from quant.data.code import load_function
 from quant.data.record import ONLY_INPUT, Rows
 from quant.errors import DataError
-from quant.recipe.schema import DataSpec
+from quant.recipe.schema import RowsSpec
 
 _LABEL = "label"
 
 
-def read_function(spec: DataSpec, *, base: Path, trust_code: bool, where: str) -> Mapping[str, Rows]:
+def read_function(spec: RowsSpec, *, base: Path, trust_code: bool, where: str) -> Mapping[str, Rows]:
     """The rows that `module:function(**arguments)` returns.
 
     It returns a sequence (kept as it is, so items may be made when asked for) or an iterable of items, or a mapping

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from quant.data.record import Blob, Rows
 from quant.errors import DataError
-from quant.recipe.schema import DataSpec
+from quant.recipe.schema import RowsSpec
 
 TEXT = "text"
 """The column of a plain text's lines."""
@@ -22,7 +22,7 @@ _INTEGER = r"^-?(?:0|[1-9]\d{0,17})$"
 _REAL = r"^-?(?:(?:0|[1-9]\d*)(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?$|^-?inf$"
 
 
-def read_csv(path: Path, spec: DataSpec) -> Rows:
+def read_csv(path: Path, spec: RowsSpec) -> Rows:
     """The rows of a table of text, gzipped or not.
 
     A `.csv` follows the usual rules of quoting. A `.tsv` has none: a quote is a character like any other, as in most
@@ -62,7 +62,7 @@ def _check_names(names: list[str], path: Path) -> None:
         )
 
 
-def _unreadable(error: Exception, path: Path, spec: DataSpec) -> DataError:
+def _unreadable(error: Exception, path: Path, spec: RowsSpec) -> DataError:
     said = str(error).splitlines()[0]
     if "Empty CSV" in said:
         return DataError("the table is empty", where=str(path))
@@ -104,7 +104,7 @@ def plain(value: Any, folder: Path) -> Any:
     return value
 
 
-def read_parquet(path: Path, _spec: DataSpec) -> Rows:
+def read_parquet(path: Path, _spec: RowsSpec) -> Rows:
     """The rows of a Parquet file.
 
     Raises:
@@ -119,7 +119,7 @@ def read_parquet(path: Path, _spec: DataSpec) -> Rows:
         raise DataError(f"not a Parquet file: {str(error).splitlines()[0]}", where=str(path)) from error
 
 
-def read_arrow(path: Path, _spec: DataSpec) -> Rows:
+def read_arrow(path: Path, _spec: RowsSpec) -> Rows:
     """The rows of an Arrow file or stream, mapped into memory.
 
     Raises:
@@ -137,11 +137,11 @@ def read_arrow(path: Path, _spec: DataSpec) -> Rows:
         raise DataError(f"not an Arrow file: {str(error).splitlines()[0]}", where=str(path)) from error
 
 
-def _open_text(path: Path, spec: DataSpec) -> IO[str]:
+def _open_text(path: Path, spec: RowsSpec) -> IO[str]:
     return gzip.open(path, "rt", encoding=spec.encoding) if path.suffix == ".gz" else path.open(encoding=spec.encoding)
 
 
-def _read_lines(path: Path, spec: DataSpec) -> list[str]:
+def _read_lines(path: Path, spec: RowsSpec) -> list[str]:
     try:
         with _open_text(path, spec) as file:
             return [line.rstrip("\r\n") for line in file][spec.skip_rows :]
@@ -149,7 +149,7 @@ def _read_lines(path: Path, spec: DataSpec) -> list[str]:
         raise _unreadable(error, path, spec) from error
 
 
-def read_text(path: Path, spec: DataSpec) -> Rows:
+def read_text(path: Path, spec: RowsSpec) -> Rows:
     """The lines of a text, in the column `text`; empty lines are left out.
 
     Raises:
@@ -160,7 +160,7 @@ def read_text(path: Path, spec: DataSpec) -> Rows:
     return Rows(path.name, (name,), len(lines), lambda i: {name: lines[i]}, path.parent)
 
 
-def read_json(path: Path, spec: DataSpec) -> Rows:
+def read_json(path: Path, spec: RowsSpec) -> Rows:
     """The rows of a JSON file: a list of objects, one object a line, an object of columns, or a list under an object's only key.
 
     Raises:

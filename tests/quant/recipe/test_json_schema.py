@@ -96,3 +96,8 @@ def test_every_reference_has_a_definition(registries):
     found = set(references(schema))
     assert len(found) > 20
     assert {reference.removeprefix("#/$defs/") for reference in found} <= set(schema["$defs"])
+
+
+def test_the_data_of_one_role_name_processors_too(registries):
+    slot = json_schema(registries)["$defs"]["OtherData"]["properties"]["inputs"]
+    assert slot["anyOf"] == [{"$ref": "#/$defs/processor"}, {"type": "null"}]

@@ -102,3 +102,20 @@ def test_a_place_reads_as_file_and_line():
     assert str(Mark("a.yaml", 3)) == "a.yaml:3"
     assert str(Mark("--set a.b", 0)) == "--set a.b"
     assert dotted(("a", 0, "b")) == "a.0.b"
+
+
+def test_the_data_of_one_role_merge_like_the_recipes_data(tmp_path):
+    from quant.recipe.load import load_recipe
+
+    (tmp_path / "parent.yaml").write_text(
+        "version: 1\nname: parent\nmodel: {source: m.onnx}\ndata:\n  source: d.csv\n  splits:\n"
+        "    calibration: {samples: 9, data: {source: c.csv, kind: csv, inputs: {kind: text, max_length: 8}}}\n"
+    )
+    (tmp_path / "inner").mkdir()
+    child = tmp_path / "inner" / "child.yaml"
+    child.write_text("extends: ../parent.yaml\ndata: {splits: {calibration: {data: {kind: tsv, inputs: text}}}}\n")
+    split = load_recipe(child).recipe.data.splits.calibration
+    assert split.samples == 9
+    assert split.data.source == "../c.csv"
+    assert split.data.kind == "tsv"
+    assert split.data.inputs.options == {"max_length": 8}
