@@ -18,7 +18,12 @@ from quant.errors import QuantError, RunError
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _INPUT_IS_WRONG = 2
 
-app = typer.Typer(name="quant", help="From a trained FP32 model to a quantized artifact with a verdict that can be trusted.", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="quant",
+    help="From a trained FP32 model to a quantized artifact with a verdict that can be trusted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
 recipes_app = typer.Typer(help="Recipes that ship with the toolkit.", invoke_without_command=True)
 app.add_typer(recipes_app, name="recipes")
 out = Console(soft_wrap=True)
@@ -39,7 +44,7 @@ def run_command(
 ) -> None:
     """Run a recipe: calibrate, quantize, export, audit, evaluate, gate, report."""
     from quant.api import load_recipe, run  # noqa: PLC0415 - `quant --help` stays quick
-    from quant.report.table import candidates_table  # noqa: PLC0415
+    from quant.report.table import candidate_notes, candidates_table  # noqa: PLC0415
 
     folder = output or Path("runs") / load_recipe(Path(recipe), overrides or []).recipe.name
     done = run(Path(recipe), output=folder, overrides=overrides or [], trust_code=trust_code)
@@ -50,6 +55,8 @@ def run_command(
             out.print(f"[yellow]note:[/yellow] {escape(note)}")
         out.print(f"[bold]{escape(done.report.sentence)}[/bold]")
         Console().print(candidates_table(done.report))
+        for note in candidate_notes(done.report):
+            out.print(f"[dim]{escape(note)}[/dim]", highlight=False)
         out.print(f"report: {escape(str(folder / 'report.html'))}")
     raise typer.Exit(EXIT[done.report.verdict])
 
@@ -77,7 +84,9 @@ def schema(output: Annotated[Path | None, typer.Option("--output", "-o", help="W
 
 
 @app.command("list")
-def list_command(noun: Annotated[str | None, typer.Argument(help="scheme, target, calibrator, metric or processor; all when not given.")] = None, as_json: Json = False) -> None:
+def list_command(
+    noun: Annotated[str | None, typer.Argument(help="scheme, target, calibrator, metric or processor; all when not given.")] = None, as_json: Json = False
+) -> None:
     """List what recipes can name: schemes, targets, calibrators, metrics, processors."""
     from quant.core.registry import did_you_mean  # noqa: PLC0415
     from quant.engine.bind import REGISTRIES  # noqa: PLC0415
@@ -120,7 +129,12 @@ def inspect(model: Annotated[Path, typer.Argument(help="An ONNX file.")], as_jso
 
 
 @app.command()
-def calibrate(recipe: Recipe, output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the calibration table.")], overrides: Overrides = None, trust_code: Trust = False) -> None:
+def calibrate(
+    recipe: Recipe,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the calibration table.")],
+    overrides: Overrides = None,
+    trust_code: Trust = False,
+) -> None:
     """Run only the calibration of a recipe and write its table."""
     from quant.api import calibrate as gather  # noqa: PLC0415
     from quant.core.files import whole_folder  # noqa: PLC0415
@@ -148,12 +162,14 @@ def evaluate(recipe: Recipe, overrides: Overrides = None, trust_code: Trust = Fa
 
 @app.command()
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="Folder of the older run.")], run_b: Annotated[Path, typer.Argument(help="Folder of the newer run.")], as_json: Json = False
+    run_a: Annotated[Path, typer.Argument(help="Folder of the older run.")],
+    run_b: Annotated[Path, typer.Argument(help="Folder of the newer run.")],
+    as_json: Json = False,
 ) -> None:
     """Compare two runs: accuracy, speed, size, verdicts, formats, ranges."""
     from quant.api import compare as compare_reports  # noqa: PLC0415
     from quant.api import load_report  # noqa: PLC0415
-    from quant.report.compare import comparison_text  # noqa: PLC0415
+    from quant.report.compare_text import comparison_text  # noqa: PLC0415
 
     found = compare_reports(load_report(run_a), load_report(run_b))
     sys.stdout.write(found.to_json() if as_json else comparison_text(found))
@@ -174,7 +190,9 @@ def recipes(context: typer.Context) -> None:
 
 
 @recipes_app.command("copy")
-def recipes_copy(name: Annotated[str, typer.Argument(help="Name of a shipped recipe.")], to: Annotated[Path, typer.Argument(help="File or folder to copy it to.")] = Path()) -> None:
+def recipes_copy(
+    name: Annotated[str, typer.Argument(help="Name of a shipped recipe.")], to: Annotated[Path, typer.Argument(help="File or folder to copy it to.")] = Path()
+) -> None:
     """Copy a shipped recipe, to start your own from."""
     from quant.core.registry import did_you_mean  # noqa: PLC0415
     from quant.recipe.shipped import shipped  # noqa: PLC0415

@@ -109,4 +109,5 @@ def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tu
     for name in (f"{layer}_weight_quantized", layer, f"{layer}_MatMulInteger", output, f"{output}_quantized"):
         if name in kernels:
             return kernels[name]
-    return "(not found)", "unknown"
+    fused = [entry for name, entry in kernels.items() if name.startswith(f"{layer}/")]  # such as `layer/MatMulScaleFusion/`
+    return fused[0] if fused else ("(not found)", "unknown")

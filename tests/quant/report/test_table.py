@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console
 
-from quant.report.table import candidates_table, candidates_text
+from quant.report.table import candidate_notes, candidates_table, candidates_text
 
 
 def shown(table, *, colour=False):
@@ -40,3 +40,11 @@ def test_names_are_no_markup_and_send_no_codes_to_the_terminal(make):
 def test_every_report_has_a_table(any_report):
     assert len(candidates_text(any_report).splitlines()) > len(any_report.candidates)
     assert candidates_table(any_report).row_count == len(any_report.candidates)
+
+
+def test_the_table_fits_80_columns_with_numbers_whole_and_notes_apart(any_report):
+    console = Console(file=io.StringIO(), width=80)
+    console.print(candidates_table(any_report))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(": " in note for note in candidate_notes(any_report))
