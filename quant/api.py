@@ -17,8 +17,9 @@ from quant.engine.run import Run, planned_jobs, run
 from quant.engine.summary import metric_values
 from quant.errors import QuantError
 from quant.recipe.load import LoadedRecipe, load_recipe
-from quant.report.compare import Comparison, compare, load_report
+from quant.report.compare import Comparison, compare
 from quant.report.document import Report
+from quant.report.load import load_report
 
 __all__ = [
     "CalibrationTable",
