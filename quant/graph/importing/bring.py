@@ -9,9 +9,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-from quant.data.samples import Feed
+from quant.data.samples import Feed, Samples
 from quant.errors import ModelError, QuantError
-from quant.graph.importing.clean import clean
+from quant.graph.importing.clean_up import clean
 from quant.graph.importing.onnx_file import custom_operators, read_onnx, refuse_checkpoint
 from quant.graph.importing.opset import MINIMUM_OPSET, raise_opset
 from quant.graph.importing.report import ImportReport, Step
@@ -70,6 +70,7 @@ class _Context:
     trust_code: bool
     examples: tuple[Feed, ...]
     batch_axes: Mapping[str, int | None]
+    train: Samples | None
 
 
 def import_model(
@@ -82,6 +83,7 @@ def import_model(
     trust_code: bool,
     examples: Sequence[Feed],
     batch_axes: Mapping[str, int | None],
+    train: Samples | None = None,
 ) -> ImportReport:
     """Bring a model in as `folder/model.onnx`, with its large weights beside it.
 
@@ -94,12 +96,13 @@ def import_model(
         trust_code: Whether code that the recipe names may run.
         examples: A few feeds, on which every step is compared; may be empty for a file or folder.
         batch_axes: Input -> its batch axis, None for an input without one; 0 for those not named.
+        train: Samples for a `module:function` that has an argument called `train`.
 
     Raises:
         ModelError: The model cannot be read, exported, converted or run.
     """
     kind = model_kind(spec, path, where=where)
-    context = _Context(spec, folder, base, where, trust_code, tuple(examples), batch_axes)
+    context = _Context(spec, folder, base, where, trust_code, tuple(examples), batch_axes, train)
     folder.mkdir(parents=True, exist_ok=True)
     try:
         if kind == "onnx":
@@ -194,21 +197,15 @@ def _import_huggingface(context: _Context, path: Path) -> ImportReport:
 
 
 def _import_torch(context: _Context) -> ImportReport:
-    from quant.graph.importing.torch_export import export, flat_outputs, quiet, run_torch  # noqa: PLC0415 - brings torch
+    from quant.graph.importing.torch_export import export, run_torch  # noqa: PLC0415 - brings torch
     from quant.graph.importing.torch_module import build_module, export_feed  # noqa: PLC0415
 
-    module = build_module(context.spec.source, context.spec.arguments, base=context.base, trust_code=context.trust_code, where=context.where)
+    module = build_module(
+        context.spec.source, context.spec.arguments, base=context.base, trust_code=context.trust_code, where=context.where, train=context.train
+    )
     arrays, dynamic = export_feed(module, context.examples, context.batch_axes, where=context.where)
-    feed = _as_tensors(arrays)
-    import torch  # noqa: PLC0415 - heavy
-
-    with quiet(), torch.no_grad():
-        try:
-            names = list(flat_outputs(module(*feed.values()), feed))
-        except (RuntimeError, TypeError, ValueError, IndexError) as error:
-            shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in arrays.items())
-            raise ModelError(f"the module cannot run on {shapes}: {str(error).splitlines()[0]}", hint="see data.inputs and model.batch_axes") from error
-    model = export(module, feed, dynamic, outputs=names)
+    names = list(run_torch(module, [arrays])[0])
+    model = export(module, _as_tensors(arrays), dynamic, outputs=names)
     feeds = batches(model, context.examples, context.batch_axes)
     return _compare("torch", model, Trial(feeds, context.folder), lambda: run_torch(module, feeds))
 

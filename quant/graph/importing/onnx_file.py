@@ -7,7 +7,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from quant.errors import ModelError
-from quant.graph.importing.clean import trains
+from quant.graph.importing.clean_up import trains
 from quant.graph.importing.surgery import DEFAULT_DOMAINS, all_nodes
 from quant.graph.model import read_model
 

@@ -96,7 +96,7 @@ def _spell_out_group_norms(model: ir.Model) -> None:
         for position, name in ((1, "scale"), (2, "bias")):
             array = constant(node.inputs[position])
             if array is None or not isinstance(channels, int):
-                what = f"cannot be raised to ONNX operator set {_GROUP_NORM_CHANGED}: operator GroupNormalization (node {node.name!r}) has computed parameters or channels"
+                what = f"cannot be raised to ONNX operator set {_GROUP_NORM_CHANGED}: operator GroupNormalization (node {node.name!r}) has no fixed channels"
                 raise ModelError(what, hint="export the model again with that operator set or newer")
             node.replace_input_with(position, add_initializer(model.graph, f"{node.name}.{name}", np.repeat(array, channels // groups)))
 

@@ -155,12 +155,22 @@ def flat_outputs(found: Any, inputs: Container[str]) -> dict[str, Any]:
 
 
 def run_torch(module: Any, feeds: Sequence[Mapping[str, Array]]) -> Outputs:
-    """The outputs of `module` on `feeds`, by name."""
+    """The outputs of `module` on `feeds`, by name.
+
+    Raises:
+        ModelError: The module cannot run on a feed, or does not give tensors.
+    """
     import torch  # noqa: PLC0415 - heavy
 
     results = []
-    with quiet(), torch.no_grad():
+    with torch.no_grad():
         for feed in feeds:
-            found = flat_outputs(module(*(torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape)) for a in feed.values())), feed)
-            results.append({name: value.detach().cpu().numpy() for name, value in found.items()})
+            try:
+                with quiet():
+                    found = module(*(torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape)) for a in feed.values()))
+            except (RuntimeError, TypeError, ValueError, IndexError) as error:
+                shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in feed.items())
+                what = f"the module cannot run on {shapes}: {(str(error).splitlines() or ['no reason given'])[0]}"
+                raise ModelError(what, hint="see data.inputs and model.batch_axes") from error
+            results.append({name: value.detach().cpu().numpy() for name, value in flat_outputs(found, feed).items()})
     return tuple(results)

@@ -11,18 +11,20 @@ import numpy as np
 
 from quant.core.registry import did_you_mean
 from quant.data.code import load_function
-from quant.data.samples import Feed
+from quant.data.samples import Feed, Samples
 from quant.errors import DataError, ModelError
 from quant.graph.importing.trial import Array
 
 
-def build_module(reference: str, arguments: Mapping[str, Any], *, base: Path, trust_code: bool, where: str) -> Any:
+def build_module(reference: str, arguments: Mapping[str, Any], *, base: Path, trust_code: bool, where: str, train: Samples | None = None) -> Any:
     """The module that `module:function` (or `path/to/file.py:function`) builds, in inference mode and FP32.
 
-    The random numbers that the function draws start from a fixed seed.
+    The random numbers that the function draws start from a fixed seed. A function with an argument called `train` gets the
+    samples of the recipe's `train` split, each with its `feeds` and its `label`: it trains on these and sees no others.
 
     Raises:
-        ModelError: The code is not trusted, is not there, fails, or builds something else.
+        ModelError: The code is not trusted, is not there, fails, builds something else, or wants a `train` split that the
+            recipe does not have.
     """
     import torch  # noqa: PLC0415 - heavy
 
@@ -35,6 +37,7 @@ def build_module(reference: str, arguments: Mapping[str, Any], *, base: Path, tr
         function = load_function(f"{name}:{function_name}", base=home, trust_code=trust_code, where=where)
     except DataError as error:
         raise ModelError(error.what, where=error.where, hint=error.hint) from error
+    arguments = _with_train(function, arguments, train, reference, where)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         try:
@@ -47,14 +50,25 @@ def build_module(reference: str, arguments: Mapping[str, Any], *, base: Path, tr
     return module.float().cpu().eval()
 
 
+def _with_train(function: Any, arguments: Mapping[str, Any], train: Samples | None, reference: str, where: str) -> dict[str, Any]:
+    """`arguments`, and the train samples where the function asks for them."""
+    parameter = inspect.signature(function).parameters.get("train")
+    if parameter is None or "train" in arguments:
+        return dict(arguments)
+    if train is not None:
+        return {**arguments, "train": train}
+    if parameter.default is inspect.Parameter.empty:
+        raise ModelError(f"{reference} trains, and the recipe has no train split", where=where, hint="add `data.splits.train`, as in `train: rest`")
+    return dict(arguments)
+
+
 def _check_arguments(function: Any, arguments: Mapping[str, Any], reference: str, where: str) -> None:
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
         known = ", ".join(inspect.signature(function).parameters) or "none"
-        raise ModelError(
-            f"{reference} cannot be called with model.arguments {dict(arguments)}: {error}", where=where, hint=f"its arguments: {known}"
-        ) from error
+        written = {name: value for name, value in arguments.items() if name != "train"}
+        raise ModelError(f"{reference} cannot be called with model.arguments {written}: {error}", where=where, hint=f"its arguments: {known}") from error
 
 
 def export_feed(

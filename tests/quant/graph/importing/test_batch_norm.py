@@ -64,7 +64,7 @@ def test_a_conv_takes_in_its_batch_norm(build, rng, reference, bias, groups):
     assert fold_batch_norms(model) == 1
     assert _ops(model) == ["Conv"]
     assert [v.name for v in model.graph.outputs] == ["y"]
-    layer = list(model.graph)[0]
+    layer = next(iter(model.graph))
     by_hand = weights["w"].astype(np.float64) * norm.scale[:, None, None, None]
     np.testing.assert_array_equal(model.graph.initializers["w"].const_value.numpy(), by_hand.astype("float32"))
     old = weights["b"].astype(np.float64) if bias else 0.0
@@ -74,7 +74,7 @@ def test_a_conv_takes_in_its_batch_norm(build, rng, reference, bias, groups):
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_transposed_conv_takes_in_its_batch_norm(build, rng, reference, groups):
+def test_a_transposed_conv_takes_in_its_batch_norm(build, rng, groups):
     norm = _norm(rng, 6)
     weights = {"w": rng.normal(size=(4, 6 // groups, 3, 3)).astype("float32")}
     conv = node("ConvTranspose", ["x", "w"], ["c"], name="up", group=groups)
@@ -90,7 +90,9 @@ def _same_in_onnx_runtime(before, model, x):
 
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    runs = [ort.InferenceSession(p.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0] for p in (before, ir.to_proto(model))]
+    runs = [
+        ort.InferenceSession(p.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, {"x": x})[0] for p in (before, ir.to_proto(model))
+    ]
     np.testing.assert_allclose(runs[1], runs[0], rtol=0, atol=1e-5 * np.abs(runs[0]).max())
 
 

@@ -60,12 +60,13 @@ def test_functions_of_the_model_are_put_in_place(build, rng, reference):
 
 def test_prepare_leaves_a_graph_nested_in_an_if_alone(build):
     inner = [
-        helper.make_graph([node("Constant", [], [f"c{i}"], value_floats=[float(i)]), node("Add", ["x", f"c{i}"], [f"o{i}"])], f"b{i}", [], [_info(f"o{i}")]) for i in (0, 1)
+        helper.make_graph([node("Constant", [], [f"c{i}"], value_floats=[float(i)]), node("Add", ["x", f"c{i}"], [f"o{i}"])], f"b{i}", [], [_info(f"o{i}")])
+        for i in (0, 1)
     ]
     proto = build([node("If", ["p"], ["y"], then_branch=inner[0], else_branch=inner[1])], {"x": [1], "p": []}, {"y": [1]}, types={"p": TensorProto.BOOL})
     model = ir.from_proto(proto)
     prepare(model)
-    branch = list(model.graph)[0].attributes["then_branch"].as_graph()
+    branch = next(iter(model.graph)).attributes["then_branch"].as_graph()
     assert [n.op_type for n in branch] == ["Constant", "Add"]
     assert [n.name for n in branch] == ["Constant_c0", "Add_o0"]
     onnx.checker.check_model(ir.to_proto(model))

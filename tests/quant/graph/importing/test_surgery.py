@@ -21,7 +21,7 @@ def test_an_output_keeps_its_name_when_its_node_is_bypassed(build):
 
 def test_an_output_that_passes_an_input_on_is_left_alone(build):
     model = _graph(build, [node("Identity", ["x"], ["y"])], {"x": [2]}, {"y": [2]})
-    identity = list(model.graph)[0]
+    identity = next(iter(model.graph))
     assert not bypass(identity.outputs[0], identity.inputs[0])
     assert model.graph.outputs[0] is identity.outputs[0]
 
@@ -64,7 +64,7 @@ def test_a_weight_is_renamed_unless_the_name_is_taken(build, rng):
     assert not rename_weight(model.graph, weight, "y")
     assert rename_weight(model.graph, weight, "fc.weight")
     assert list(model.graph.initializers) == ["fc.weight"]
-    assert list(model.graph)[0].inputs[1].name == "fc.weight"
+    assert next(iter(model.graph)).inputs[1].name == "fc.weight"
 
 
 def test_a_weight_that_a_caller_may_override_is_no_weight(build, rng):
@@ -75,4 +75,4 @@ def test_a_weight_that_a_caller_may_override_is_no_weight(build, rng):
 
 def test_a_value_read_twice_by_one_node_has_two_uses(build):
     model = _graph(build, [node("Relu", ["x"], ["r"]), node("Add", ["r", "r"], ["y"])], {"x": [2]}, {"y": [2]})
-    assert not has_one_use(list(model.graph)[0].outputs[0])
+    assert not has_one_use(next(iter(model.graph)).outputs[0])
