@@ -61,7 +61,7 @@ def _large_weight(node: ir.Node) -> str | None:
 
 @cache
 def takes_fp16(domain: str, op: str, version: int) -> bool:
-    """Whether every float input and output of `op` may be FP16 by its ONNX definition."""
+    """Whether every float input and output of `op` may be FP16 by its ONNX definition, its outputs following its inputs."""
     import onnx  # noqa: PLC0415 - heavy
 
     if domain not in {"", "ai.onnx"} or not onnx.defs.has(op, ""):
@@ -72,7 +72,9 @@ def takes_fp16(domain: str, op: str, version: int) -> bool:
         types = allowed.get(formal.type_str, {formal.type_str})
         if "tensor(float)" in types and "tensor(float16)" not in types:
             return False
-    return True
+    # Where an attribute says what comes out (Cast, RandomNormalLike), FP16 going in changes nothing there.
+    followed = {formal.type_str for formal in schema.inputs}
+    return all(formal.type_str in followed for formal in schema.outputs if "tensor(float)" in allowed.get(formal.type_str, set()))
 
 
 def write_fp16(model: ir.Model, *, keep: Collection[ir.Node]) -> None:
