@@ -53,7 +53,6 @@ _PATTERNS = {
 }
 _MODELS = {
     "Use": "a name, or a mapping with `kind`",
-    "Split": "a number of samples, a share, rest, or a mapping",
 }
 
 

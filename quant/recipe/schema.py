@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 NAME = r"^[a-z0-9][a-z0-9-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
@@ -133,10 +133,8 @@ class Split(Section):
     data: OtherData | None = Field(None, description="take them from these data instead of the recipe's")
 
 
-SplitValue = Annotated[
-    Split,
-    BeforeValidator(lambda v: {"samples": v} if isinstance(v, int | float | str) else v, json_schema_input_type=int | float | Literal["rest"] | Split),
-]
+# A union, and no BeforeValidator: what is inside a mapping is then still checked as JSON, where a list may become a tuple.
+SplitValue = Annotated[int | float | Literal["rest"] | Split, AfterValidator(lambda v: v if isinstance(v, Split) else Split(samples=v))]
 
 
 class Splits(Section):

@@ -244,3 +244,16 @@ def test_a_default_plugin_is_reported_at_the_nearest_section(minimal):
     loaded = load_recipe(minimal)
     assert checked(loaded, ("data", "inputs"), {}) == "minimal.yaml:5: missing key 'percentile' in data.inputs"
     assert checked(loaded, ("data", "inputs"), {"percentile": 1, "source": 1}).startswith("minimal.yaml:5: unknown key 'source' in data.inputs")
+
+
+def test_data_of_one_role_may_hold_lists(tmp_path):
+    """Lists are told from tuples where Python values are checked, and recipes know only lists."""
+    file = tmp_path / "lists.yaml"
+    file.write_text(
+        "version: 1\nname: lists\nmodel: {source: m.onnx}\ndata:\n  source: d.csv\n  splits:\n"
+        "    search: {data: {source: a.csv, columns: [a, b], where: [{column: a, any_of: [1, 2]}], label: {column: b, classes: [x, y]}}}\n"
+    )
+    data = load_recipe(file).recipe.data.splits.search.data
+    assert data.columns == ("a", "b")
+    assert data.where[0].any_of == (1, 2)
+    assert data.label.classes == ("x", "y")

@@ -59,10 +59,10 @@ def message(write, **sections):
             "my.yaml:5: latency.requests: expected a whole number, got '1_000'\nhint: write the number without quotes and underscores",
         ),
         ({"latency": ""}, "my.yaml:5: latency: expected a mapping, got nothing (null)"),
-        ({"data": "{source: d, splits: {search: half}}"}, "my.yaml:4: data.splits.search: expected a number or 'rest', got 'half'"),
+        ({"data": "{source: d, splits: {search: half}}"}, "my.yaml:4: data.splits.search: expected a number, 'rest' or a mapping, got 'half'"),
         (
             {"data": "{source: d, splits: {search: [1]}}"},
-            "my.yaml:4: data.splits.search: expected a number of samples, a share, rest, or a mapping, got a list",
+            "my.yaml:4: data.splits.search: expected a number, 'rest' or a mapping, got a list",
         ),
         ({"data": "{source: d, label: {classes: [a, null]}}"}, "my.yaml:4: data.label.classes.1: expected text or a number, got nothing (null)"),
         ({"description": "[" + "x" * 90 + "]", "name": "y" * 90 + "_"}, None),
