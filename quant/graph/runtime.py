@@ -56,7 +56,10 @@ class Runtime:
         except Exception as error:  # ONNX Runtime's exceptions have no common class of their own
             if type(error).__module__.split(".")[0] != "onnxruntime":
                 raise
-            raise ModelError(f"ONNX Runtime refuses the model: {str(error).strip().splitlines()[0]}", where=where) from error
+            said = (
+                str(error).strip().splitlines()[0].replace(f"Load model from {where} failed:", "")
+            )  # said by `where`; messages do not depend on where files lie
+            raise ModelError(f"ONNX Runtime refuses the model: {said}", where=where) from error
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from quant.graph.importing.folding import fold_constants
 from quant.graph.importing.prepare import free_weights, inline_functions, lift_constants, name_nodes
 from quant.graph.importing.report import Step
 from quant.graph.importing.surgery import bypass, is_op
+from quant.graph.importing.types import infer_types
 from quant.graph.model import all_graphs, constant
 
 Observe = Callable[[str, ir.Model], float | None]
@@ -106,4 +107,5 @@ _STEPS: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("fold constants", fold_constants),
     ("fold batch norms", fold_batch_norms),
     ("remove unused", remove_unused),
+    ("infer types", infer_types),
 )
