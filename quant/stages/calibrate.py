@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from quant.core.progress import progress
-from quant.core.statistics import Collector
+from quant.core.statistics import DENSE_BYTES, Collector
 from quant.core.table import CalibrationTable
 from quant.data.samples import Samples
 from quant.errors import CalibrationError
@@ -20,7 +20,7 @@ from quant.graph.model import add_initializer, constant, read_model
 from quant.graph.runtime import Runtime
 from quant.stages.running import Array, Feeding, Outputs, run_samples
 
-_BUFFER_BYTES = 128 << 20
+_BUFFER_BYTES = 256 << 20
 _PROBE = "calibration_magnitude:"
 
 
@@ -43,8 +43,7 @@ def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: F
     probes = _add_probes(model) if magnitudes else {}
     _add_outputs(model, [name for name in tensors if name not in inputs])
     runtime = Runtime(model, folder=path.parent)
-    pending = max(1 << 12, min(1 << 20, _BUFFER_BYTES // 4 // max(1, len(tensors))))
-    collectors = {name: Collector(pending=pending) for name in tensors}
+    collectors = _collectors(tensors)
     largest = dict.fromkeys(probes.values(), 0.0)
 
     keep = {spec.name for spec in feeding.signature.outputs}
@@ -72,6 +71,14 @@ def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: F
     return CalibrationTable(digest, samples.digest, len(samples), statistics, largest)
 
 
+def _collectors(tensors: Collection[str]) -> dict[str, Collector]:
+    """One for each tensor; what they hold beside their results stays within `_BUFFER_BYTES`, whatever their number."""
+    share = _BUFFER_BYTES // max(1, len(tensors))
+    dense = share // 2 >= DENSE_BYTES
+    pending = max(1 << 12, min(1 << 19, (share - DENSE_BYTES * dense) // 4))
+    return {name: Collector(pending=pending, dense=dense) for name in tensors}
+
+
 def _add_outputs(model: ir.Model, names: Collection[str]) -> None:
     values = {str(v.name): v for node in model.graph for v in node.outputs}
     present = {v.name for v in model.graph.outputs}
@@ -84,8 +91,8 @@ def _add_probes(model: ir.Model) -> dict[str, str]:
     Stand-ins for infinity (masks) count as 0, so that they do not hide what is computed.
     """
     graph = model.graph
-    bound = add_initializer(graph, f"{_PROBE}bound", np.float32(STAND_IN_FOR_INFINITY))
-    zero = add_initializer(graph, f"{_PROBE}zero", np.float32(0))
+    bound = add_initializer(graph, f"{_PROBE}bound", np.array(STAND_IN_FOR_INFINITY, np.float32))
+    zero = add_initializer(graph, f"{_PROBE}zero", np.array(0, np.float32))
     values = [v for v in graph.inputs if v.dtype == FLOAT32] + [v for node in graph for v in node.outputs if v.dtype == FLOAT32 and constant(v) is None]
     probes: dict[str, str] = {}
     for value in values:

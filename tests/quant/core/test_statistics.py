@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import quant.core.statistics as statistics_module
 from quant.core.statistics import RELATIVE_BIN_WIDTH, Collector, TensorStatistics
 
 LARGE = 2.0**127
@@ -180,3 +181,24 @@ def test_the_largest_floats_stay_finite():
     bins = TensorStatistics.of(np.float32([largest, -largest, 1e-45])).bins
     assert (bins.low[0], bins.high[-1]) == (-largest, largest)
     assert np.isfinite(bins.centers).all()
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("pending", [1, 5000, 1 << 20])
+def test_any_mixture_of_long_and_short_arrays_gives_the_statistics_of_one_pass(dense, pending, monkeypatch):
+    monkeypatch.setattr(statistics_module, "_CHUNK", 3000)
+    monkeypatch.setattr(statistics_module, "_LONG", 1000)
+    monkeypatch.setattr(statistics_module, "_INT32_MAX", 10000)  # so that the dense counts move into the total on the way
+    r = np.random.default_rng(3)
+    parts = [r.standard_t(2, n).astype(np.float32) for n in (7000, 1, 999, 1000, 3001, 20, 12000, 0, 64)]
+    parts[2][:5] = [np.nan, np.inf, -np.inf, -0.0, 0.0]
+    collector = Collector(pending=pending, dense=dense)
+    for part in parts:
+        collector.add(part)
+    found, whole = collector.result(), np.concatenate(parts)
+    codes = whole[np.isfinite(whole)].view(np.uint32) >> 14
+    codes[codes == 1 << 17] = 0
+    bins, counts = np.unique(codes, return_counts=True)
+    assert (found.codes.tolist(), found.counts.tolist()) == (bins.tolist(), counts.tolist())
+    assert (found.count, found.not_finite) == (whole.size - 3, 3)
+    assert (found.minimum, found.maximum) == (np.nanmin(np.where(np.isinf(whole), np.nan, whole)), np.nanmax(np.where(np.isinf(whole), np.nan, whole)))
