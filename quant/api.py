@@ -10,11 +10,10 @@ from quant.core.documents import Verdict
 from quant.core.table import CalibrationTable
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
-from quant.engine.candidates import Workshop
+from quant.engine.candidates import Workshop, metric_values
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.prepare import prepare
 from quant.engine.run import Run, planned_jobs, run
-from quant.engine.summary import metric_values
 from quant.errors import QuantError
 from quant.recipe.load import LoadedRecipe, load_recipe
 from quant.report.compare import Comparison, compare
@@ -59,6 +58,7 @@ def calibrate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: 
     """
     bound, workshop = _workshop(recipe, overrides, trust_code=trust_code)
     jobs = planned_jobs(workshop)
+    workshop.check()
     table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
     if table is None:
         raise QuantError("none of the recipe's schemes needs calibration", where=bound.loaded.where(("schemes",)), hint="`int8` and `fp16` do")
@@ -77,5 +77,5 @@ def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: b
         QuantError: The recipe, the model or the data cannot be used.
     """
     bound, workshop = _workshop(recipe, overrides, trust_code=trust_code)
-    predictions, _ = workshop.evaluate_baseline()
-    return metric_values(bound, predictions)
+    workshop.check()
+    return metric_values(bound, workshop.evaluate_baseline().predictions)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
+import typer.core
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -18,7 +18,26 @@ from quant.errors import QuantError, RunError
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _INPUT_IS_WRONG = 2
 
+_INTERRUPTED = 130
+
+
+class _Group(typer.core.TyperGroup):
+    """Commands that say what an interrupted run leaves; by itself typer says no more than "Aborted", with the exit code of a failed gate."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _interrupted()
+
+
+def _interrupted() -> NoReturn:
+    sys.stderr.write("interrupted; what was finished is kept, the same command goes on from there\n")
+    sys.exit(_INTERRUPTED)
+
+
 app = typer.Typer(
+    cls=_Group,
     name="quant",
     help="From a trained FP32 model to a quantized artifact with a verdict that can be trusted.",
     no_args_is_help=True,
@@ -194,6 +213,7 @@ def recipes_copy(
     name: Annotated[str, typer.Argument(help="Name of a shipped recipe.")], to: Annotated[Path, typer.Argument(help="File or folder to copy it to.")] = Path()
 ) -> None:
     """Copy a shipped recipe, to start your own from."""
+    from quant.core.files import write_bytes  # noqa: PLC0415
     from quant.core.registry import did_you_mean  # noqa: PLC0415
     from quant.recipe.shipped import shipped  # noqa: PLC0415
 
@@ -203,10 +223,7 @@ def recipes_copy(
     place = to / f"{name}.yaml" if to.is_dir() else to
     if place.exists():
         raise RunError("exists already", where=str(place), hint="give another name, or remove it first")
-    try:
-        shutil.copyfile(known[name], place)
-    except OSError as error:
-        raise RunError(f"cannot write here: {error.strerror}", where=str(place), hint="choose a folder that you may write to") from error
+    write_bytes(place, known[name].read_bytes())
     out.print(f"copied to {escape(str(place))}")
 
 
@@ -215,21 +232,22 @@ def doctor(as_json: Json = False) -> None:
     """Show what this machine offers: engines, libraries, CPU features, the cache."""
     from quant.core.cache_folder import cache_folder  # noqa: PLC0415
     from quant.core.parallel import worker_count  # noqa: PLC0415
-    from quant.engine.summary import environment  # noqa: PLC0415
+    from quant.engine.machine import environment  # noqa: PLC0415
     from quant.targets import TARGETS  # noqa: PLC0415
 
     engines = {}
     for kind in TARGETS:
         here = TARGETS.make(kind).available()
         engines[kind] = f"version {here.version}" if here.available else f"not available: {here.reason} ({here.install})"
-    found = {"targets": engines, "environment": {**environment(), "threads": str(worker_count())}, "cache": str(cache_folder())}
+    machine = {**environment(), "threads": str(worker_count())}
+    found = {"targets": engines, "environment": machine, "cache": str(cache_folder())}
     if as_json:
         sys.stdout.write(json.dumps(found, indent=2, sort_keys=True) + "\n")
         return
     table = Table("what", "found")
     for kind, text in engines.items():
         table.add_row(f"target {kind}", escape(text))
-    for name, text in found["environment"].items():  # type: ignore[union-attr]  # the mapping written above
+    for name, text in machine.items():
         table.add_row(name, escape(text))
     table.add_row("cache", escape(str(found["cache"])))
     out.print(table)
@@ -242,9 +260,8 @@ def main() -> None:
     except QuantError as error:
         Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(_INPUT_IS_WRONG)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; what was finished is kept, the same command goes on from there\n")
-        sys.exit(130)
+    except KeyboardInterrupt:  # before typer has found the command
+        _interrupted()
 
 
 if __name__ == "__main__":

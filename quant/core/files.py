@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from quant.errors import RunError
+
+_SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")
+"""All that NumPy says when a disk is full."""
 
 
 @contextmanager
@@ -23,7 +27,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT} or (error.errno is None and _SHORT_WRITE.search(str(error))):
             raise RunError(
                 "no space left on the disk", where=str(path), hint="free some space, or choose another folder; the run goes on where it stopped"
             ) from error

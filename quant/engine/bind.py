@@ -17,6 +17,7 @@ from quant.data.processors import PROCESSORS
 from quant.errors import QuantError, RecipeError
 from quant.recipe.load import LoadedRecipe, options_error
 from quant.recipe.schema import GateSpec, Use
+from quant.recipe.tree import Location
 from quant.schemes import SCHEMES, Scheme
 from quant.targets import TARGETS, Target
 
@@ -60,7 +61,7 @@ def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
     return Bound(loaded, calibrator, schemes, targets, metrics, _gates(loaded, metrics))
 
 
-def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: tuple[str | int, ...]) -> Any:
+def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: Location) -> Any:
     try:
         return registry.make(use.kind, use.options)
     except ValidationError as error:
@@ -69,12 +70,16 @@ def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: tup
         raise error.at(loaded.where(location)) from error
 
 
-def _make_all(loaded: LoadedRecipe, registry: Registry[Any], uses: tuple[Use, ...], *location: str) -> dict[str, Any]:
+def _make_all(loaded: LoadedRecipe, registry: Registry[Any], uses: tuple[Use, ...], *location: str | int) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for number, use in enumerate(uses):
-        place = (*location, number)
+        place: Location = (*location, number)
         if use.title in made:
-            raise RecipeError(f"two {registry.noun}s are called {use.title!r}", where=loaded.where(place), hint=f"give one of them another `name:`, as in {{kind: {use.kind}, name: {use.kind}-2}}")
+            raise RecipeError(
+                f"two {registry.noun}s are called {use.title!r}",
+                where=loaded.where(place),
+                hint=f"give one of them another `name:`, as in {{kind: {use.kind}, name: {use.kind}-2}}",
+            )
         made[use.title] = _make(loaded, registry, use, place)
     return made
 

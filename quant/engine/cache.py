@@ -1,15 +1,14 @@
 """Results of stages, stored under the digest of everything that they depend on.
 
 A result is a folder that appears whole or not at all. What it depends on is written beside it (`key.json`), so that a person can
-see why it was, or was not, found. The toolkit's own code and the libraries that compute results are part of every key.
+see why it was, or was not, found. The toolkit's own code and the libraries that compute results are part of every key. What a
+killed process had begun is removed by the next one that works on the same stage.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any
 
 from quant.core.digest import digest_of, digest_of_file
 from quant.core.files import disk_errors
+from quant.engine.lock import part_folder, remove_left_parts
 
 LIBRARIES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "pillow")
 """Libraries whose version can change a result."""
@@ -72,14 +72,11 @@ class StageCache:
         start = time.monotonic()
         with disk_errors(place):
             place.parent.mkdir(parents=True, exist_ok=True)
-            part = Path(tempfile.mkdtemp(prefix=f".{place.name[:12]}.", suffix=".part", dir=place.parent))
-        try:
-            with disk_errors(place):
+            remove_left_parts(place.parent)
+            with part_folder(place.parent, place.name[:12]) as part:
                 produce(part)
                 (part / "key.json").write_text(json.dumps(whole, indent=1, sort_keys=True), encoding="utf-8")
                 self._put(part, place)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
         self.seconds[name] = time.monotonic() - start
         return place
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,14 @@ from evaluators.fidelity import Fidelity
 from evaluators.gate import gate
 from quant.core.documents import Artifact, Audit, PrecisionPlan, Verdict
 from quant.core.formats import Range
+from quant.core.protocols import Metric
 from quant.core.table import CalibrationTable
 from quant.engine.bind import Bound
 from quant.engine.cache import StageCache
+from quant.engine.checks import check_gates, check_outputs, try_metrics
+from quant.engine.machine import environment
 from quant.engine.prepare import Prepared
-from quant.errors import QuantError
+from quant.errors import DataError, ModelError, QuantError, TargetError
 from quant.graph.model import read_model
 from quant.graph.runtime import Runtime
 from quant.schemes import Needs, Scheme
@@ -29,7 +32,8 @@ from quant.stages.first_run import ARTIFACT_FILE
 from quant.targets import Target
 
 BASELINE = "fp32"
-_PLAN, _RANGES, _PREDICTIONS, _FIDELITY, _OUTPUTS, _AUDIT = "plan.json", "ranges.json", "predictions.npz", "fidelity.json", "outputs.npz", "audit.json"
+_PLAN, _RANGES, _AUDIT = "plan.json", "ranges.json", "audit.json"
+_PREDICTIONS, _FIDELITY, _OUTPUTS, _NOT_FINITE = "predictions.npz", "fidelity.json", "outputs.npz", "not_finite.json"
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,23 @@ class Built:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """What the FP32 model said about the evaluation samples.
+
+    Args:
+        predictions: For every metric.
+        outputs: File with the outputs that were kept.
+        finite: Outputs that were finite for every sample.
+    """
+
+    predictions: Predictions
+    outputs: Path
+    finite: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Measured:
-    """What an artifact (or the baseline) said about the evaluation samples."""
+    """What an artifact said about the evaluation samples."""
 
     predictions: Predictions
     fidelity: Fidelity | None
@@ -120,9 +139,11 @@ class Workshop:
         engine = self.bound.targets[target]
         use = self._recipe.schemes[list(self.bound.schemes).index(scheme)]
         evidence = table or CalibrationTable(self.prepared.digest, "", 0, {}, {})
+        needs = _needs(read_model(self.prepared.path), self.bound.schemes[scheme], plan, engine)
 
         def produce(folder: Path) -> None:
-            model, done, found = apply(self.prepared.path, self.bound.schemes[scheme], plan, evidence, self.bound.calibrator, engine.dialect)
+            how = self.bound.schemes[scheme]
+            model, done, found = apply(self.prepared.path, how, plan=plan, table=evidence, calibrator=self.bound.calibrator, dialect=engine.dialect)
             artifact = engine.export(model, folder / "files", scheme=scheme)
             artifact.save(folder / "files" / ARTIFACT_FILE)
             done.save(folder / _PLAN)
@@ -131,14 +152,17 @@ class Workshop:
         key = {
             "model": self.prepared.digest,
             "plan": plan.digest,
-            "scheme": [use.kind, use.options],
-            "calibrator": self._recipe.calibration.calibrator.model_dump(mode="json"),
-            "table": evidence.digest,
-            "target": self._recipe.targets[list(self.bound.targets).index(target)].model_dump(mode="json"),
+            "scheme": [scheme, use.kind, use.options],
+            "calibrator": self._recipe.calibration.calibrator.model_dump(mode="json") if needs.ranges else None,
+            "table": evidence.digest if needs.ranges or needs.magnitudes else None,
+            "target": self._target_key(target),
         }
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
         ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
         return Built(scheme, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", PrecisionPlan.load(folder / _PLAN), ranges)
+
+    def _target_key(self, target: str) -> Any:
+        return self._recipe.targets[list(self.bound.targets).index(target)].model_dump(mode="json")
 
     def build_baseline(self, target: str) -> Built:
         """The FP32 model as an artifact of the same engine, for sizes and times."""
@@ -147,7 +171,7 @@ class Workshop:
             engine = self.bound.targets[target]
             engine.export(read_model(self.prepared.path), folder / "files", scheme=BASELINE).save(folder / "files" / ARTIFACT_FILE)
 
-        folder = self.cache.stage(f"apply:{BASELINE} on {target}", {"model": self.prepared.digest, "target": target}, produce)
+        folder = self.cache.stage(f"apply:{BASELINE} on {target}", {"model": self.prepared.digest, "target": self._target_key(target)}, produce)
         return Built(BASELINE, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", None, {})
 
     def audit(self, built: Built) -> Audit:
@@ -160,7 +184,8 @@ class Workshop:
         def produce(folder: Path) -> None:
             engine.audit(built.artifact, built.folder, plan, outputs).save(folder / _AUDIT)
 
-        return Audit.load(self.cache.stage(f"audit:{built.name}", {"artifact": built.artifact.digest, "plan": plan.digest}, produce) / _AUDIT)
+        key = {"artifact": built.artifact.digest, "plan": plan.digest, "machine": environment()}
+        return Audit.load(self.cache.stage(f"audit:{built.name}", key, produce) / _AUDIT)
 
     @property
     def fidelity_output(self) -> str | None:
@@ -168,38 +193,85 @@ class Workshop:
         asked = self._recipe.evaluation.fidelity_output
         return asked or next((spec.name for spec in self.prepared.signature.outputs if spec.dtype.startswith("float")), None)
 
-    def evaluate_baseline(self) -> tuple[Predictions, Path]:
-        """The FP32 model over the evaluation samples; gives its predictions, and the file with the outputs that were kept."""
+    def has_classes(self, output: str) -> bool:
+        """Whether the columns of `output` are scores of classes: a metric that takes classes, and nothing else, reads it."""
+        first = self.prepared.signature.outputs[0].name
+        uses = zip(self._recipe.evaluation.metrics, self.bound.metrics.values(), strict=True)
+        return any((use.options.get("output") or first) == output and _takes_classes(metric) for use, metric in uses)
+
+    def check(self) -> None:
+        """Let every metric read what the FP32 model makes of two samples, before any long work.
+
+        Raises:
+            QuantError: One cannot.
+        """
+        check_outputs(self.bound, [spec.name for spec in self.prepared.signature.outputs])
+        feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
+        samples = self.prepared.data.roles["evaluation"]
+
+        def produce(_folder: Path) -> None:
+            try_metrics(self.bound, Runtime(self.prepared.path), samples, feeding)
+
+        self.cache.stage("check", self._evaluation_key(feeding.batch_size), produce)
+
+    def evaluate_baseline(self) -> Baseline:
+        """The FP32 model over the evaluation samples.
+
+        Raises:
+            ModelError: An output that is to be compared is not finite.
+            QuantError: A sample cannot be used, or a gate means nothing for what was found.
+        """
         feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
         samples = self.prepared.data.roles["evaluation"]
 
         def produce(folder: Path) -> None:
             runtime = Runtime(self.prepared.path)
-            found, kept, _ = evaluate(runtime.run, samples, feeding, self.bound.metrics, title="evaluating fp32", keep=self.fidelity_output)
-            found.save(folder / _PREDICTIONS)
-            Reference(folder / _OUTPUTS).write(kept)
+            found = evaluate(runtime.run, samples, feeding, self.bound.metrics, title="evaluating fp32", keep=self.fidelity_output)
+            found.predictions.save(folder / _PREDICTIONS)
+            Reference(folder / _OUTPUTS).write(found.kept)
+            (folder / _NOT_FINITE).write_text(json.dumps(found.not_finite, sort_keys=True), encoding="utf-8")
 
         folder = self.cache.stage("evaluate:fp32", self._evaluation_key(feeding.batch_size), produce)
-        return Predictions.load(folder / _PREDICTIONS), folder / _OUTPUTS
+        not_finite: dict[str, int] = json.loads((folder / _NOT_FINITE).read_text(encoding="utf-8"))
+        if self.fidelity_output in not_finite:
+            what = f"output {self.fidelity_output!r} of the FP32 model is not finite for {not_finite[self.fidelity_output]} of {len(samples)} samples"
+            hint = "look for an overflow in the model, or name another output with `evaluation.fidelity_output`"
+            raise ModelError(what, where=self.bound.loaded.where(("model",)), hint=hint)
+        predictions = Predictions.load(folder / _PREDICTIONS)
+        check_gates(self.bound, metric_values(self.bound, predictions))
+        finite = frozenset(spec.name for spec in self.prepared.signature.outputs if spec.name not in not_finite)
+        return Baseline(predictions, folder / _OUTPUTS, finite)
 
     def _evaluation_key(self, batch_size: int) -> dict[str, Any]:
         metrics = [use.model_dump(mode="json") for use in self._recipe.evaluation.metrics]
-        return {**self._key("evaluation", batch_size), "metrics": metrics, "fidelity": self.fidelity_output}
+        return {**self._key("evaluation", batch_size), "metrics": metrics, "fidelity": self.fidelity_output, "machine": environment()}
 
-    def evaluate(self, built: Built, outputs: Path) -> Measured:
-        """An artifact in its engine over the evaluation samples, and how close its outputs are to the baseline's."""
+    def evaluate(self, built: Built, baseline: Baseline) -> Measured:
+        """An artifact in its engine over the evaluation samples, and how close its outputs are to the baseline's.
+
+        Raises:
+            QuantError: The engine refuses the artifact, or a metric cannot read what it gives.
+        """
         feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
         samples = self.prepared.data.roles["evaluation"]
 
         def produce(folder: Path) -> None:
             session = self.bound.targets[built.target].session(built.artifact, built.folder, threads=1)
-            against = Reference(outputs).read()
-            found, _, closeness = evaluate(session.run, samples, feeding, self.bound.metrics, title=f"evaluating {built.name}", keep=self.fidelity_output, against=against)
-            found.save(folder / _PREDICTIONS)
-            if closeness is not None and self.fidelity_output is not None:
-                closeness.save(folder / _FIDELITY)
+            against = Reference(baseline.outputs).read()
+            title = f"evaluating {built.name}"
+            found = evaluate(session.run, samples, feeding, self.bound.metrics, title=title, keep=self.fidelity_output, against=against, finite=baseline.finite)
+            if found.not_finite:
+                (folder / _NOT_FINITE).write_text(json.dumps(found.not_finite, sort_keys=True), encoding="utf-8")
+                return
+            found.predictions.save(folder / _PREDICTIONS)
+            if found.closeness is not None:
+                found.closeness.save(folder / _FIDELITY)
 
         folder = self.cache.stage(f"evaluate:{built.name}", {**self._evaluation_key(feeding.batch_size), "artifact": built.artifact.digest}, produce)
+        if (folder / _NOT_FINITE).exists():
+            found = json.loads((folder / _NOT_FINITE).read_text(encoding="utf-8"))
+            said = ", ".join(f"output {name!r} is not finite for {count} of {len(samples)} samples" for name, count in found.items())
+            raise TargetError(f"{said}, where FP32's is")
         closeness = Fidelity.load(folder / _FIDELITY) if (folder / _FIDELITY).exists() else None
         return Measured(Predictions.load(folder / _PREDICTIONS), closeness)
 
@@ -225,5 +297,22 @@ class Workshop:
         return verdicts
 
 
+def metric_values(bound: Bound, predictions: Predictions) -> dict[str, float]:
+    """Name -> value of every metric."""
+    return {name: float(metric.value(predictions.records[name])) for name, metric in bound.metrics.items()}
+
+
+def _takes_classes(metric: Metric) -> bool:
+    def takes(label: object) -> bool:
+        try:
+            metric.check_label(label)
+        except DataError:
+            return False
+        return True
+
+    return takes(1) and not takes(0.5)
+
+
 def _needs(model: ir.Model, scheme: Scheme, plan: PrecisionPlan, target: Target) -> Needs:
-    return scheme.needs(model, plan, target.dialect)
+    needs = scheme.needs(model, plan, target.dialect)
+    return replace(needs, magnitudes=needs.magnitudes or target.dialect.body != "fp32")

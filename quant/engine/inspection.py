@@ -39,13 +39,17 @@ def inspect(path: Path) -> Inspection:
         ModelError: No such file, or not an ONNX model.
     """
     if path.is_dir():
-        raise ModelError("is a folder", where=str(path), hint="give an .onnx file; for a Hugging Face folder, run a recipe and inspect the ONNX graph in its run folder")
+        raise ModelError(
+            "is a folder", where=str(path), hint="give an .onnx file; for a Hugging Face folder, run a recipe and inspect the ONNX graph in its run folder"
+        )
     model = read_model(path)
     found = signature(model)
     operators: dict[str, int] = {}
     for node in model.graph:
         operators[node.op_type] = operators.get(node.op_type, 0) + 1
-    layers = tuple(InspectedLayer(name=x.name, op=x.op, weight=x.weight_shape, channel_axis=x.channel_axis, parameters=x.parameters) for x in find_layers(model))
+    layers = tuple(
+        InspectedLayer(name=x.name, op=x.op, weight=x.weight_shape, channel_axis=x.channel_axis, parameters=x.parameters) for x in find_layers(model)
+    )
     return Inspection(
         path=str(path),
         opset=opset(model),

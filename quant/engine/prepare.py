@@ -19,14 +19,18 @@ from quant.data.sources import fetch, parse
 from quant.data.sources.references import FunctionSource
 from quant.engine.bind import Bound
 from quant.engine.cache import StageCache
+from quant.engine.checks import check_labels, check_model_names, check_sizes
 from quant.errors import DataError, QuantError
 from quant.graph.importing import HeadReport, ImportReport, fit_linear_probe, import_model
+from quant.graph.importing.bring import find_onnx, model_kind
+from quant.graph.importing.onnx_file import read_onnx
 from quant.graph.layers import Layer, find_layers
-from quant.graph.model import model_digest, read_model, signature
+from quant.graph.model import MODEL_FILE, model_digest, read_model, signature
 from quant.graph.runtime import Runtime
 from quant.recipe.schema import Head
 from quant.stages.running import Feeding, run_samples
 
+_SOURCE = ("model", "source")
 _EXAMPLES = 2
 _REPORT = "import.json"
 _HEAD_REPORT = "head.json"
@@ -70,22 +74,38 @@ def prepare(bound: Bound, cache: StageCache, *, trust_code: bool) -> Prepared:
     """
     loaded = bound.loaded
     spec = loaded.recipe.model
-    source = _model_source(bound)
-    data = load_data(loaded.recipe.data, base=loaded.path, where=loaded.where, trust_code=trust_code, model_folder=source if source and source.is_dir() else None)
-    examples = _examples(data, source, bound)
+    given = _given(bound)
+    source = given.source
+    if given.signature is not None:
+        check_model_names(bound, given.signature)
+    data = load_data(loaded.recipe.data, base=loaded.path, where=loaded.where, trust_code=trust_code, model_folder=given.folder)
+    check_sizes(bound, data)
+    check_labels(bound, data)
+    examples = _examples(data, given.signature, bound)
 
     def produce(folder: Path) -> None:
-        report = import_model(spec, source, folder, base=loaded.path, where=loaded.where(("model", "source")), trust_code=trust_code, examples=examples, batch_axes=spec.batch_axes)
+        report = import_model(
+            spec,
+            source,
+            folder,
+            base=loaded.path,
+            where=loaded.where(_SOURCE),
+            trust_code=trust_code,
+            examples=examples,
+            batch_axes=spec.batch_axes,
+            train=data.roles.get("train"),
+        )
         report.save(folder / _REPORT)
 
     key = {"model": _source_digest(source), "spec": spec.model_dump(mode="json", exclude={"head"}), "examples": _feeds_digest(examples)}
     folder = cache.stage("import", key, produce)
     report = ImportReport.load(folder / _REPORT)
-    path = folder / "model.onnx"
+    path = folder / MODEL_FILE
+    check_model_names(bound, signature(read_model(path)))
     head = None
     if spec.head is not None:
         folder = _fit_head(bound, cache, spec.head, path, data)
-        path, head = folder / "model.onnx", HeadReport.load(folder / _HEAD_REPORT)
+        path, head = folder / MODEL_FILE, HeadReport.load(folder / _HEAD_REPORT)
     model = read_model(path)
     found = signature(model)
     data = data.bind(found, state_inputs=set(spec.state), batch_axes=spec.batch_axes)
@@ -93,14 +113,28 @@ def prepare(bound: Bound, cache: StageCache, *, trust_code: bool) -> Prepared:
     return Prepared(path, model_digest(path), found, find_layers(model), data, report, head, parameters)
 
 
-def _model_source(bound: Bound) -> Path | None:
-    """The model's local path; None when code makes it."""
-    loaded = bound.loaded
-    where = loaded.where(("model", "source"))
+@dataclass(frozen=True)
+class _Given:
+    """The model as the recipe gives it: its file or folder (None when code makes it), the folder it came in, and the signature of a graph."""
+
+    source: Path | None = None
+    folder: Path | None = None
+    signature: Signature | None = None
+
+
+def _given(bound: Bound) -> _Given:
+    """What `model.source` names, looked at as far as can be without importing it."""
+    spec = bound.loaded.recipe.model
+    where = bound.loaded.where(_SOURCE)
     try:
-        if isinstance(parse(loaded.recipe.model.source), FunctionSource):
-            return None
-        return fetch(loaded.recipe.model, base=loaded.path, where=where)
+        if isinstance(parse(spec.source), FunctionSource):
+            return _Given()
+        source = fetch(spec, base=bound.loaded.path, where=where)
+        folder = source if source.is_dir() else None
+        if model_kind(spec, source, where="") != "onnx":
+            return _Given(source, folder)
+        file = find_onnx(source)
+        return _Given(file, folder, signature(read_onnx(file)))
     except QuantError as error:
         raise error.at(where) from error
 
@@ -108,14 +142,14 @@ def _model_source(bound: Bound) -> Path | None:
 def _source_digest(source: Path | None) -> str:
     if source is None:
         return f"made by code {uuid.uuid4()}"  # what code makes may differ each time; what follows is keyed by its content
-    return digest_of_folder(source) if source.is_dir() else model_digest(source) if source.suffix == ".onnx" else digest_of(source.name)
+    return digest_of_folder(source) if source.is_dir() else model_digest(source)
 
 
-def _examples(data: Data, source: Path | None, bound: Bound) -> list[Feed]:
+def _examples(data: Data, given: Signature | None, bound: Bound) -> list[Feed]:
     """A few feeds for the importer; brought to the graph's names and types where there is a graph already."""
     spec = bound.loaded.recipe.model
-    if source is not None and source.is_file() and source.suffix == ".onnx":
-        data = data.bind(signature(read_model(source)), state_inputs=set(spec.state), batch_axes=spec.batch_axes)
+    if given is not None:
+        data = data.bind(given, state_inputs=set(spec.state), batch_axes=spec.batch_axes)
     samples = data.roles["calibration"]
     return [sample.feeds[0] for sample in islice(samples, _EXAMPLES)]
 
@@ -131,7 +165,9 @@ def _fit_head(bound: Bound, cache: StageCache, head: Head, path: Path, data: Dat
     found = signature(read_model(path))
     bound_data = data.bind(found, batch_axes=loaded.recipe.model.batch_axes)
     if "train" not in bound_data.roles:
-        raise DataError("a head needs a `train` split to be fitted on", where=loaded.where(("data", "splits")), hint="give `data.splits.train`, as in `train: 0.5`")
+        raise DataError(
+            "a head needs a `train` split to be fitted on", where=loaded.where(("data", "splits")), hint="give `data.splits.train`, as in `train: 0.5`"
+        )
     samples = bound_data.roles["train"]
     output = head.output or next((spec.name for spec in found.outputs if spec.dtype.startswith("float")), found.outputs[0].name)
 
@@ -142,7 +178,11 @@ def _fit_head(bound: Bound, cache: StageCache, head: Head, path: Path, data: Dat
         except QuantError as error:
             raise error.at(where) from error
 
-    return cache.stage("head", {"model": model_digest(path), "data": samples.digest, "head": head.model_dump(mode="json"), "batch": loaded.recipe.evaluation.batch_size}, produce)
+    return cache.stage(
+        "head",
+        {"model": model_digest(path), "data": samples.digest, "head": head.model_dump(mode="json"), "batch": loaded.recipe.evaluation.batch_size},
+        produce,
+    )
 
 
 def _embed(path: Path, samples: Samples, feeding: Feeding, output: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -161,24 +201,3 @@ def _class_of(label: object, index: int) -> int:
     if isinstance(label, bool) or not isinstance(label, int | np.integer) or label < 0:
         raise DataError(f"sample {index} has label {label!r}, a linear probe wants classes 0, 1, 2, ...", hint="say how labels are read with `data.label`")
     return int(label)
-
-
-def check_labels(prepared: Prepared, bound: Bound) -> None:
-    """Every metric accepts the label of every evaluation sample.
-
-    Raises:
-        DataError: One does not; the message names the sample.
-    """
-    if not bound.metrics:
-        return
-    for sample in _labels(prepared.data.roles["evaluation"]):
-        for name, metric in bound.metrics.items():
-            try:
-                metric.check_label(sample[1])
-            except DataError as error:
-                raise error.at(f"evaluation sample {sample[0]} (metric {name})") from error
-
-
-def _labels(samples: Samples) -> list[tuple[int, object]]:
-    entries = getattr(samples, "entries", None)
-    return [(e.index, e.label) for e in entries] if entries is not None else [(s.index, s.label) for s in samples]

@@ -15,23 +15,25 @@ from quant.core.documents import PrecisionPlan
 from quant.core.table import CalibrationTable
 from quant.engine.bind import bind
 from quant.engine.cache import StageCache
-from quant.engine.candidates import Built, Workshop
+from quant.engine.candidates import Baseline, Built, Workshop
+from quant.engine.fallback import judge
 from quant.engine.folder import open_folder, write_folder
-from quant.engine.prepare import check_labels, prepare
+from quant.engine.machine import environment
+from quant.engine.prepare import prepare
 from quant.engine.summary import (
     Outcome,
+    Status,
     baseline_row,
     calibration_summary,
     candidate_row,
     data_summary,
-    environment,
     fastest_passing,
     latency_row,
     model_summary,
     overall,
 )
 from quant.engine.timing import time_artifacts, timed_threads
-from quant.errors import DataError, PlanError
+from quant.errors import PlanError, QuantError, RunError, TargetError
 from quant.recipe.load import load_recipe
 from quant.report.document import Report, Timings
 from quant.report.sentence import verdict_sentence
@@ -57,11 +59,11 @@ class Job:
     scheme: str
     target: str
     plan: PrecisionPlan | None = None
-    status: str = "measured"
+    status: Status = "measured"
     reason: str = ""
 
 
-def run(recipe: Path, *, output: Path, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
+def run(recipe: Path | str, *, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
     """Run a recipe into the folder `output`.
 
     Args:
@@ -74,22 +76,23 @@ def run(recipe: Path, *, output: Path, overrides: Sequence[str] = (), trust_code
         QuantError: The recipe, a source, the model or the data cannot be used, or the folder cannot be written.
     """
     started, clock = datetime.now(UTC), time.monotonic()
-    loaded = load_recipe(recipe, overrides)
+    output = Path(output)
+    loaded = load_recipe(Path(recipe), overrides)
     bound = bind(loaded, trust_code=trust_code)
     with open_folder(output):
         cache = StageCache(cache_folder() / "stages")
         prepared = prepare(bound, cache, trust_code=trust_code)
         workshop = Workshop(bound, prepared, cache)
         jobs = planned_jobs(workshop)
-        _check_data(workshop)
+        workshop.check()
         table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
-        outcomes, baselines = _candidates(workshop, jobs, table)
+        reference = workshop.evaluate_baseline()
+        outcomes, baselines = _candidates(workshop, jobs, table, reference)
         latency, first = _times(workshop, outcomes, baselines)
-        predictions, _ = workshop.evaluate_baseline()
         size = next(iter(baselines.values())).artifact.size_bytes
-        rows = tuple(candidate_row(o, bound, baselines.get(o.target), latency) for o in outcomes)
+        rows = tuple(candidate_row(o, workshop, baselines.get(o.target), latency) for o in outcomes)
         built = [*baselines.values(), *(o.built for o in outcomes if o.built is not None)]
-        baseline = baseline_row(bound, prepared, predictions, size)
+        baseline = baseline_row(bound, prepared, reference.predictions, size)
         verdict = overall(outcomes)
         report = Report(
             name=loaded.recipe.name,
@@ -135,6 +138,11 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
                 jobs.append(Job(scheme, target, status="not applicable", reason=f"nothing to quantize: {'; '.join(reasons)}"))
             else:
                 jobs.append(Job(scheme, target, plan))
+    if all(job.status == "not available" for job in jobs):
+        missing = "; ".join(sorted({f"{job.target}: {job.reason}" for job in jobs}))
+        raise TargetError(
+            f"none of the recipe's targets can be used here: {missing}", where=workshop.bound.loaded.where(("targets",)), hint="`quant doctor` shows what can"
+        )
     if all(job.plan is None for job in jobs):
         raise PlanError(
             "no scheme finds anything to quantize in this model: " + "; ".join(sorted({f"{job.scheme}: {job.reason}" for job in jobs})),
@@ -144,41 +152,50 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
     return jobs
 
 
-def _check_data(workshop: Workshop) -> None:
-    recipe, prepared = workshop.bound.loaded.recipe, workshop.prepared
-    for role, minimum, place in (("calibration", recipe.calibration.minimum, ("calibration", "minimum")), ("evaluation", recipe.evaluation.minimum, ("evaluation", "minimum"))):
-        have = len(prepared.data.roles[role])
-        if have < minimum:
-            where = workshop.bound.loaded.where(place)
-            raise DataError(f"{have} {role} samples, the recipe wants at least {minimum}", where=where, hint=f"give more data, or lower {'.'.join(place)}")
-    check_labels(prepared, workshop.bound)
-
-
-def _candidates(workshop: Workshop, jobs: Sequence[Job], table: CalibrationTable | None) -> tuple[list[Outcome], dict[str, Built]]:
-    baseline, outputs = workshop.evaluate_baseline()
+def _candidates(workshop: Workshop, jobs: Sequence[Job], table: CalibrationTable | None, reference: Baseline) -> tuple[list[Outcome], dict[str, Built]]:
     baselines: dict[str, Built] = {}
     outcomes = []
     for job in jobs:
-        if job.plan is None:
-            outcomes.append(Outcome(job.scheme, job.target, status=job.status, reason=job.reason))
-            continue
-        if job.target not in baselines:
+        if job.plan is not None and job.target not in baselines:
             baselines[job.target] = workshop.build_baseline(job.target)
-        built = workshop.build(job.scheme, job.target, job.plan, table)
-        measured = workshop.evaluate(built, outputs)
-        engine = workshop.bound.targets[job.target]
-        outcome = Outcome(
-            job.scheme, job.target, built, measured, workshop.audit(built), workshop.gate(baseline, measured.predictions), engine.emulates(workshop.bound.schemes[job.scheme].base)
-        )
-        outcomes.append(outcome)
+        outcomes.append(_candidate(workshop, job, table, reference))
     return outcomes, baselines
+
+
+def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, reference: Baseline) -> Outcome:
+    """One scheme on one target. What the FP32 model has shown to be in order can fail in the candidate alone: then it fails, and the others go on.
+
+    Raises:
+        RunError: The disk is full, or cannot be written.
+    """
+    if job.plan is None:
+        return Outcome(job.scheme, job.target, status=job.status, reason=job.reason)
+    built: Built | None = None
+    emulated = workshop.bound.targets[job.target].emulates(workshop.bound.schemes[job.scheme].base)
+    try:
+        built = workshop.build(job.scheme, job.target, job.plan, table)
+        measured = workshop.evaluate(built, reference)
+        audit = workshop.audit(built)
+        verdicts = workshop.gate(reference.predictions, measured.predictions)
+    except RunError:
+        raise
+    except QuantError as error:
+        return Outcome(job.scheme, job.target, built, emulated=emulated, status="failed", reason=_one_line(error), fails=True)
+    allowed = workshop.bound.targets[job.target].options.allow_fallback
+    reason, fails = judge(audit, job.plan, emulated=emulated is not None, allowed=allowed)
+    return Outcome(job.scheme, job.target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails)
+
+
+def _one_line(error: QuantError) -> str:
+    """What is wrong, without the place and the hint, which speak of a recipe that need not be wrong."""
+    return " ".join(error.what.split())
 
 
 def _times(workshop: Workshop, outcomes: Sequence[Outcome], baselines: dict[str, Built]) -> tuple[dict[str, Latency], dict[str, FirstRun]]:
     latency: dict[str, Latency] = {}
     first: dict[str, FirstRun] = {}
     for target, base in baselines.items():
-        built = [base, *(o.built for o in outcomes if o.built is not None and o.target == target)]
+        built = [base, *(o.built for o in outcomes if o.built is not None and o.measured is not None and o.target == target)]
         timed, started = time_artifacts(workshop, built)
         latency |= timed
         first |= started

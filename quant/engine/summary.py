@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import numpy as np
+from typing import Literal
 
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
@@ -15,11 +13,12 @@ from quant.core.formats import Range
 from quant.core.statistics import TensorStatistics
 from quant.core.table import CalibrationTable
 from quant.engine.bind import Bound
-from quant.engine.cache import library_versions
-from quant.engine.candidates import Built, Measured
+from quant.engine.candidates import Built, Measured, Workshop, metric_values
 from quant.engine.prepare import Prepared
 from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, GateRow, LatencyRow, ModelSummary, RangeRow
 from quant.stages.evaluate import Predictions
+
+Status = Literal["measured", "failed", "not available", "not applicable"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,8 @@ class Outcome:
         verdicts: Number of a gate -> verdict.
         emulated: Why the engine has no speed of its own for the format here.
         status: Whether it was measured.
-        reason: Why not.
+        reason: Why not, or why it fails whatever its gates say.
+        fails: Whether it fails whatever its gates say.
     """
 
     scheme: str
@@ -45,12 +45,15 @@ class Outcome:
     audit: Audit | None = None
     verdicts: Mapping[int, Verdict] | None = None
     emulated: str | None = None
-    status: str = "measured"
+    status: Status = "measured"
     reason: str = ""
+    fails: bool = False
 
     @property
     def verdict(self) -> Decision | None:
-        """The worst verdict of all gates; None without gates."""
+        """`fail` if it fails anyhow, else the worst verdict of all gates; None without gates."""
+        if self.fails:
+            return "fail"
         return worst([v.decision for v in self.verdicts.values()]) if self.verdicts else None
 
 
@@ -60,38 +63,43 @@ def worst(decisions: Sequence[Decision]) -> Decision:
 
 
 def overall(outcomes: Sequence[Outcome]) -> Decision:
-    """The verdict of a run: pass when any candidate passes, else inconclusive when any may, else fail."""
-    found = [outcome.verdict for outcome in outcomes if outcome.verdict is not None]
+    """The verdict of a run: pass when any candidate passes, else inconclusive when any may or was not judged, else fail."""
+    found = [outcome.verdict or "inconclusive" for outcome in outcomes if outcome.status in {"measured", "failed"}]
     return "pass" if "pass" in found else "inconclusive" if "inconclusive" in found else "fail"
 
 
-def candidate_row(outcome: Outcome, bound: Bound, base: Built | None, latency: Mapping[str, Latency]) -> Candidate:
+def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, latency: Mapping[str, Latency]) -> Candidate:
     """The report's row of one candidate."""
-    built, measured = outcome.built, outcome.measured
-    if built is None or measured is None:
-        return Candidate(scheme=outcome.scheme, target=outcome.target, status=outcome.status, reason=outcome.reason)  # type: ignore[arg-type]  # one of the three words
+    bound, built = workshop.bound, outcome.built
+    row = Candidate(
+        scheme=outcome.scheme, target=outcome.target, status=outcome.status, reason=outcome.reason, emulated=outcome.emulated, verdict=outcome.verdict
+    )
+    if built is not None:
+        row = row.model_copy(
+            update={
+                "size_bytes": built.artifact.size_bytes,
+                "size_ratio": built.artifact.size_bytes / base.artifact.size_bytes if base else None,
+                "plan": built.plan.layers if built.plan else (),
+                "audit": outcome.audit.rows if outcome.audit else (),
+                "artifact": artifact_folder(built),
+                "files": dict(built.artifact.files),
+            }
+        )
+    if built is None or outcome.measured is None:
+        return row
     first = outcome.verdicts.get(0) if outcome.verdicts else None
     timed = latency.get(built.name)
-    return Candidate(
-        scheme=outcome.scheme,
-        target=outcome.target,
-        status="measured",
-        emulated=outcome.emulated,
-        metric=bound.gates[0][0] if bound.gates else None,
-        value=first.value if first else None,
-        drop=first.drop if first else None,
-        drop_upper=first.drop_upper if first else None,
-        verdict=outcome.verdict,
-        gates=tuple(_gate_row(bound, number, verdict) for number, verdict in (outcome.verdicts or {}).items()),
-        metrics=metric_values(bound, measured.predictions),
-        latency_ratio=timed.ratio if timed and not outcome.emulated else None,
-        size_bytes=built.artifact.size_bytes,
-        size_ratio=built.artifact.size_bytes / base.artifact.size_bytes if base else None,
-        fidelity=_fidelity_row(measured, bound),
-        plan=built.plan.layers if built.plan else (),
-        audit=outcome.audit.rows if outcome.audit else (),
-        artifact=artifact_folder(built),
-        files=dict(built.artifact.files),
+    return row.model_copy(
+        update={
+            "metric": bound.gates[0][0] if bound.gates else None,
+            "value": first.value if first else None,
+            "drop": first.drop if first else None,
+            "drop_upper": first.drop_upper if first else None,
+            "gates": tuple(_gate_row(bound, number, verdict) for number, verdict in (outcome.verdicts or {}).items()),
+            "metrics": metric_values(bound, outcome.measured.predictions),
+            "latency_ratio": timed.ratio if timed and not outcome.emulated else None,
+            "fidelity": _fidelity_row(outcome.measured, workshop),
+        }
     )
 
 
@@ -106,17 +114,22 @@ def _gate_row(bound: Bound, number: int, verdict: Verdict) -> GateRow:
     return GateRow(metric=name, direction=metric.direction, unit=metric.unit, verdict=verdict)
 
 
-def _fidelity_row(measured: Measured, bound: Bound) -> FidelityRow | None:
-    found = measured.fidelity
-    if found is None:
+def _fidelity_row(measured: Measured, workshop: Workshop) -> FidelityRow | None:
+    found, output = measured.fidelity, workshop.fidelity_output
+    if found is None or output is None:
         return None
-    output = bound.loaded.recipe.evaluation.fidelity_output or "output"
-    return FidelityRow(output=output, samples=found.samples, exact=found.exact, sqnr_db=found.sqnr_db, cosine_mean=found.cosine_mean, cosine_min=found.cosine_min, max_abs_error=found.max_abs_error, kl=found.kl, agreement=found.agreement)
-
-
-def metric_values(bound: Bound, predictions: Predictions) -> dict[str, float]:
-    """Name -> value of every metric."""
-    return {name: float(metric.value(predictions.records[name])) for name, metric in bound.metrics.items()}
+    classes = workshop.has_classes(output)
+    return FidelityRow(
+        output=output,
+        samples=found.samples,
+        exact=found.exact,
+        sqnr_db=found.sqnr_db,
+        cosine_mean=found.cosine_mean,
+        cosine_min=found.cosine_min,
+        max_abs_error=found.max_abs_error,
+        kl=found.kl if classes else None,
+        agreement=found.agreement if classes else None,
+    )
 
 
 def baseline_row(bound: Bound, prepared: Prepared, predictions: Predictions, size_bytes: int) -> Baseline:
@@ -124,7 +137,13 @@ def baseline_row(bound: Bound, prepared: Prepared, predictions: Predictions, siz
     values = metric_values(bound, predictions)
     name = bound.gates[0][0] if bound.gates else None
     return Baseline(
-        metric=name, value=values[name] if name else None, metrics=values, samples=len(prepared.data.roles["evaluation"]), size_bytes=size_bytes, model_sha256=prepared.digest
+        metric=name,
+        value=values[name] if name else None,
+        metrics=values,
+        units={title: metric.unit for title, metric in bound.metrics.items()},
+        samples=len(prepared.data.roles["evaluation"]),
+        size_bytes=size_bytes,
+        model_sha256=prepared.digest,
     )
 
 
@@ -174,7 +193,15 @@ def calibration_summary(bound: Bound, table: CalibrationTable | None, outcomes: 
 def _range_row(name: str, seen: TensorStatistics, chosen: Range) -> RangeRow:
     bins = seen.bins
     outside = int(bins.counts[(bins.centers < chosen.low) | (bins.centers > chosen.high)].sum())
-    return RangeRow(tensor=name, minimum=seen.minimum, maximum=seen.maximum, rms=seen.rms, low=float(np.float64(chosen.low)), high=float(chosen.high), clipped=outside / max(seen.count, 1))
+    return RangeRow(
+        tensor=name,
+        minimum=seen.minimum,
+        maximum=seen.maximum,
+        rms=seen.rms,
+        low=float(chosen.low),
+        high=float(chosen.high),
+        clipped=outside / max(seen.count, 1),
+    )
 
 
 def latency_row(built: Built, found: Latency, first: FirstRun | None) -> LatencyRow:
@@ -198,19 +225,3 @@ def fastest_passing(outcomes: Sequence[Outcome], latency: Mapping[str, Latency])
     """The passing candidate with the smallest time; None when none passes or none was timed."""
     timed = [(latency[o.built.name].ratio, o.built.name) for o in outcomes if o.built and o.verdict == "pass" and not o.emulated and o.built.name in latency]
     return min(timed)[1] if timed else None
-
-
-def environment() -> dict[str, str]:
-    """The machine and the libraries that results depend on."""
-    return {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", "cpu": _cpu(), **library_versions()}
-
-
-def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            lines = dict(line.split(":", 1) for line in file if ":" in line)
-    except OSError:
-        return platform.processor() or "unknown"
-    fields = {key.strip(): value.strip() for key, value in lines.items()}
-    flags = sorted(set(fields.get("flags", "").split()) & {"avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "avx512_fp16"})
-    return f"{fields.get('model name', 'unknown')} ({' '.join(flags)})"

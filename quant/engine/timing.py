@@ -10,7 +10,7 @@ from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.parallel import worker_count
 from quant.engine.candidates import BASELINE, Built, Workshop
-from quant.engine.summary import environment
+from quant.engine.machine import environment
 from quant.stages.measure import measure_first_runs, measure_latency, requests
 
 _TIMES = "times.json"

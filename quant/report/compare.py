@@ -154,9 +154,7 @@ def _candidate(old: Candidate | None, new: Candidate | None) -> CandidateChange:
 
 
 def _word(candidate: Candidate | None) -> str | None:
-    if candidate is None:
-        return None
-    return candidate.status if candidate.status != "measured" else candidate.verdict or "measured"
+    return None if candidate is None else candidate.word
 
 
 def _formats(old: Candidate, new: Candidate) -> tuple[FormatChange, ...]:

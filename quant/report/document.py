@@ -64,8 +64,9 @@ class Candidate(Document):
     Args:
         scheme: The scheme.
         target: The serving engine.
-        status: `measured`, `not available` (the engine is missing) or `not applicable` (nothing to quantize by this scheme).
-        reason: Why, when it was not measured.
+        status: `measured`, `failed` (it could not be built, loaded, or run to the end: its verdict is `fail`), `not available` (the
+            engine is missing) or `not applicable` (nothing to quantize by this scheme).
+        reason: Why, when it was not measured; of a measured one, what must be said aloud, such as layers that fell back to float.
         emulated: Why the engine has no speed of its own for this format here; None when it has.
         metric: Name of the first gate's metric (None when the recipe has none).
         value: Its value.
@@ -86,7 +87,7 @@ class Candidate(Document):
 
     scheme: str
     target: str
-    status: Literal["measured", "not available", "not applicable"]
+    status: Literal["measured", "failed", "not available", "not applicable"]
     reason: str = ""
     emulated: str | None = None
     metric: str | None = None
@@ -104,6 +105,11 @@ class Candidate(Document):
     audit: tuple[AuditRow, ...] = ()
     artifact: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """The verdict; the status where there is none."""
+        return self.verdict or self.status
 
 
 class Baseline(Document):

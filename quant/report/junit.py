@@ -36,7 +36,11 @@ def junit_xml(report: Report) -> str:
 def _candidate(suite: ET.Element, report: Report, candidate: Candidate) -> None:
     if candidate.status != "measured":
         case = _case(suite, candidate, candidate.status)
-        ET.SubElement(case, "skipped", message=_clean(f"{candidate.status}: {candidate.reason}"))
+        said = _clean(f"{candidate.status}: {candidate.reason}")
+        if candidate.verdict == "fail":
+            ET.SubElement(case, "failure", type=candidate.status.replace(" ", "-"), message=said)
+        else:
+            ET.SubElement(case, "skipped", message=said)
         return
     for gate in candidate.gates:
         _gate(_case(suite, candidate, f"{one_line(gate.metric)} within {limit(gate.verdict, gate.unit)}"), gate)

@@ -93,7 +93,7 @@ def _row(report: Report, candidate: Candidate, place: int) -> Row:
         drop=NOTHING if candidate.drop is None else drop(candidate.drop, unit, relative=relative),
         bound=NOTHING if candidate.drop_upper is None else upper(candidate.drop_upper, unit, relative=relative),
         allowed=NOTHING if gate is None else limit(gate.verdict, gate.unit),
-        verdict=candidate.status if candidate.status != "measured" else candidate.verdict or "measured",
+        verdict=candidate.word,
         notes=_notes(candidate),
         time=_time(candidate),
         time_interval=f"{fixed(times.ratio_low)} to {fixed(times.ratio_high)}" if times else "",
@@ -112,13 +112,13 @@ def _time(candidate: Candidate) -> str:
 
 def _notes(candidate: Candidate) -> tuple[str, ...]:
     found = []
-    if candidate.status != "measured":
+    if candidate.reason or candidate.status != "measured":
         found.append(one_line(candidate.reason) or "no reason was given")
     found += [f"{one_line(g.metric)}: {needed(g.verdict)}" for g in candidate.gates if g.verdict.decision == "inconclusive"]
     failed = [one_line(g.metric) for g in candidate.gates[1:] if g.verdict.decision == "fail"]
     if failed:
         found.append(f"{listed(failed)} beyond the limit, too" if candidate.gates[0].verdict.decision == "fail" else f"{listed(failed)} beyond the limit")
-    if wrong := disagreements(candidate):
+    if (wrong := disagreements(candidate)) and candidate.emulated is None and not candidate.reason:  # the reason says it; what is emulated differs by nature
         found.append(f"{count(wrong, 'layer')} in another format than planned")
     if candidate.emulated is not None:
         found.append(f"emulated: {one_line(candidate.emulated)}")

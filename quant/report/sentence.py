@@ -15,7 +15,7 @@ _SHOWN = 3
 def verdict_sentence(verdict: Decision, candidates: Sequence[Candidate], *, baseline: Baseline) -> str:
     """The verdict of a run in one sentence.
 
-    A pass names the smallest passing candidate (then the one with the smallest drop); a fail the one that came closest; an
+    A pass names the smallest passing candidate that is not emulated (then the one with the smallest drop); a fail the one that came closest; an
     inconclusive verdict the one that needs the fewest further samples.
 
     Args:
@@ -23,7 +23,7 @@ def verdict_sentence(verdict: Decision, candidates: Sequence[Candidate], *, base
         candidates: Every scheme on every target.
         baseline: The FP32 model.
     """
-    measured = [c for c in candidates if c.status == "measured"]
+    measured = [c for c in candidates if c.status in {"measured", "failed"}]
     those = [c for c in measured if c.verdict == verdict]
     if not measured:
         said = f"nothing was measured: {listed(_absent(c) for c in candidates[:_SHOWN])}" if candidates else "there was no candidate"
@@ -55,15 +55,16 @@ def _absent(candidate: Candidate) -> str:
     return f"{title(candidate)} is {candidate.status}" + (f" ({reason})" if reason else "")
 
 
-def _smallest(candidate: Candidate) -> tuple[float, float, str, str]:
+def _smallest(candidate: Candidate) -> tuple[bool, float, float, str, str]:
+    """Those that the engine really computes come before those that it emulates; then the smallest."""
     size = float("inf") if candidate.size_bytes is None else candidate.size_bytes
-    return size, candidate.drop if candidate.drop is not None else 0.0, candidate.scheme, candidate.target
+    return candidate.emulated is not None, size, candidate.drop if candidate.drop is not None else 0.0, candidate.scheme, candidate.target
 
 
-def _closest(candidate: Candidate) -> tuple[int, float, str, str]:
+def _closest(candidate: Candidate) -> tuple[bool, int, float, str, str]:
     beyond = _not_passing(candidate)
     excess = beyond[0].verdict.drop - beyond[0].verdict.limit if beyond else 0.0
-    return len(beyond), excess, candidate.scheme, candidate.target
+    return candidate.status == "failed", len(beyond), excess, candidate.scheme, candidate.target
 
 
 def _soonest(candidate: Candidate) -> tuple[float, str, str]:
@@ -93,6 +94,8 @@ def _unjudged(candidate: Candidate) -> str:
 def _fails(candidate: Candidate, failing: int, baseline: Baseline) -> str:
     beyond = _not_passing(candidate)
     if not beyond:
+        if candidate.reason:
+            return f"{title(candidate)}{_engine(candidate)} is not fit: {one_line(candidate.reason).rstrip('.')}"
         wrong = disagreements(candidate)
         layers = f"{wrong} of {count(len(candidate.audit), 'layer')} of {title(candidate)} run in another format than planned"
         return (

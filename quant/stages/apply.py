@@ -13,12 +13,14 @@ from quant.core.formats import GRIDS, Range
 from quant.core.parallel import worker_count
 from quant.core.protocols import Calibrator
 from quant.core.table import CalibrationTable
+from quant.graph.body import write_body
+from quant.graph.importing.opset import raise_opset
 from quant.graph.model import read_model
 from quant.schemes import Evidence, Scheme
 
 
 def apply(
-    path: Path, scheme: Scheme, plan: PrecisionPlan, table: CalibrationTable, calibrator: Calibrator, dialect: Dialect
+    path: Path, scheme: Scheme, *, plan: PrecisionPlan, table: CalibrationTable, calibrator: Calibrator, dialect: Dialect
 ) -> tuple[ir.Model, PrecisionPlan, dict[str, Range]]:
     """Quantize the model in `path` by `plan`.
 
@@ -28,11 +30,13 @@ def apply(
     Raises:
         CalibrationError: A range cannot be had.
     """
-    model = read_model(path)
+    model = raise_opset(read_model(path), dialect.opset)
     needs = scheme.needs(model, plan, dialect)
     found: dict[str, Range] = {}
     for grid in GRIDS.values():
         wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g.name == grid.name}
         found |= ranges(wanted, calibrator, grid, workers=worker_count())
-    done = scheme.apply(model, plan, Evidence(found, table.magnitudes), dialect)
+    done = scheme.apply(model, plan, Evidence(found, table.magnitudes, table.means), dialect)
+    if dialect.body != "fp32" and scheme.base in GRIDS:
+        done = write_body(model, done, table.magnitudes)
     return model, done, found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,7 @@ class Predictions:
     def save(self, path: Path) -> None:
         """Write to one `.npz` file."""
         arrays = {f"records:{k}": v for k, v in self.records.items()} | {f"groups:{k}": v for k, v in self.groups.items()}
-        np.savez(path, **arrays)
+        np.savez(path, allow_pickle=False, **arrays)
 
     @classmethod
     def load(cls, path: Path) -> Predictions:
@@ -52,7 +53,7 @@ class Reference:
 
     def write(self, outputs: Mapping[tuple[int, int], Array]) -> None:
         """Keep `outputs`: (sample, feed) -> output."""
-        np.savez(self.path, **{f"{i}:{j}": array for (i, j), array in outputs.items()})
+        np.savez(self.path, allow_pickle=False, **{f"{i}:{j}": array for (i, j), array in outputs.items()})
 
     def read(self) -> dict[tuple[int, int], Array]:
         """(sample, feed) -> output."""
@@ -60,9 +61,34 @@ class Reference:
             return {(int(k.split(":")[0]), int(k.split(":")[1])): arrays[k] for k in arrays.files}
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """What running over all evaluation samples gave.
+
+    Args:
+        predictions: Records of every metric.
+        kept: (sample, feed) -> output, for comparison with it later; empty when there was something to compare with.
+        closeness: How close outputs were to those that were kept; None when there was nothing to compare with.
+        not_finite: Output -> number of samples for which it held a NaN or an infinity, if it did for any.
+    """
+
+    predictions: Predictions
+    kept: dict[tuple[int, int], Array]
+    closeness: Fidelity | None
+    not_finite: dict[str, int]
+
+
 def evaluate(
-    run: Run, samples: Samples, feeding: Feeding, metrics: Mapping[str, Metric], *, title: str, keep: str | None = None, against: Mapping[tuple[int, int], Array] | None = None
-) -> tuple[Predictions, dict[tuple[int, int], Array], Fidelity | None]:
+    run: Run,
+    samples: Samples,
+    feeding: Feeding,
+    metrics: Mapping[str, Metric],
+    *,
+    title: str,
+    keep: str | None = None,
+    against: Mapping[tuple[int, int], Array] | None = None,
+    finite: Collection[str] | None = None,
+) -> Evaluation:
     """Run over all evaluation samples.
 
     Args:
@@ -73,9 +99,8 @@ def evaluate(
         title: What the progress bar says.
         keep: Output to keep (for the baseline) or to compare with `against` (for a candidate).
         against: The baseline's outputs of `keep`.
-
-    Returns:
-        The predictions; the outputs that were kept (when `against` is None); closeness to `against` (when it is given).
+        finite: Outputs that must be finite: a sample for which one is not is counted, and neither recorded nor compared. None: all outputs are
+            counted, and every sample is recorded.
 
     Raises:
         DataError: A label does not fit its metric.
@@ -83,23 +108,38 @@ def evaluate(
     rows: dict[str, dict[int, Records]] = {name: {} for name in metrics}
     kept: dict[tuple[int, int], Array] = {}
     closeness: dict[tuple[int, int], tuple[Array, Array]] = {}
+    not_finite: Counter[str] = Counter()
     budget = _Budget(len(samples))
     with progress(title, len(samples)) as advance:
         for position, outputs in run_samples(run, samples, feeding):
             advance(1)
+            broken = _not_finite(outputs, finite)
+            not_finite.update(broken)
+            if broken and finite is not None:
+                continue
             _record(metrics, rows, position, outputs, samples)
-            if keep is not None:
-                for number, found in enumerate(outputs):
-                    key = (position, number)
-                    if against is None and budget.has_room(position, found[keep]):
-                        kept[key] = found[keep]
-                    elif against is not None and key in against:
-                        closeness[key] = (against[key], found[keep])
-    predictions = Predictions(
-        {name: np.concatenate([found[i] for i in sorted(found)]) for name, found in rows.items()},
-        {name: np.concatenate([np.full(len(found[i]), i, np.int64) for i in sorted(found)]) for name, found in rows.items()},
-    )
-    return predictions, kept, _fidelity(closeness) if against is not None else None
+            for number, found in enumerate(outputs if keep is not None else ()):
+                key = (position, number)
+                if against is None and budget.has_room(position, found[str(keep)]):
+                    kept[key] = found[str(keep)]
+                elif against is not None and key in against:
+                    closeness[key] = (against[key], found[str(keep)])
+    return Evaluation(_predictions(rows), kept, _fidelity(closeness) if closeness else None, dict(sorted(not_finite.items())))
+
+
+def _not_finite(outputs: Sequence[Outputs], wanted: Collection[str] | None) -> set[str]:
+    return {
+        name
+        for found in outputs
+        for name, array in found.items()
+        if (wanted is None or name in wanted) and np.issubdtype(array.dtype, np.inexact) and not np.isfinite(array).all()
+    }
+
+
+def _predictions(rows: Mapping[str, Mapping[int, Records]]) -> Predictions:
+    filled = {name: [found[i] for i in sorted(found)] for name, found in rows.items() if found}
+    groups = {name: [np.full(len(found[i]), i, np.int64) for i in sorted(found)] for name, found in rows.items() if found}
+    return Predictions({name: np.concatenate(parts) for name, parts in filled.items()}, {name: np.concatenate(parts) for name, parts in groups.items()})
 
 
 def _record(metrics: Mapping[str, Metric], rows: Mapping[str, dict[int, Records]], position: int, outputs: Sequence[Outputs], samples: Samples) -> None:

@@ -76,7 +76,9 @@ def _step_requests(samples: Samples, feeding: Feeding, most: int) -> list[Reques
     return found
 
 
-def measure_latency(sessions: Mapping[str, Session], asked: Sequence[Request], *, rounds: int, warmup: int, baseline: str, batch_size: int) -> dict[str, Latency]:
+def measure_latency(
+    sessions: Mapping[str, Session], asked: Sequence[Request], *, rounds: int, warmup: int, baseline: str, batch_size: int
+) -> dict[str, Latency]:
     """Latency of every session over the same requests, one after the other in turns.
 
     Args:
@@ -89,7 +91,10 @@ def measure_latency(sessions: Mapping[str, Session], asked: Sequence[Request], *
     """
 
     def runner(session: Session) -> Callable[[int], None]:
-        return lambda number: session.run(asked[number % len(asked)]) and None
+        def once(number: int) -> None:
+            session.run(asked[number % len(asked)])
+
+        return once
 
     runs = {name: runner(session) for name, session in sessions.items()}
     return measure(runs, requests=rounds, warmup=warmup, baseline=baseline, batch_size=batch_size)
@@ -100,7 +105,7 @@ def measure_first_runs(artifacts: Mapping[str, tuple[Artifact, Path]], request: 
     found: dict[str, FirstRun] = {}
     with tempfile.TemporaryDirectory() as scratch:
         feed = Path(scratch) / "feed.npz"
-        np.savez(feed, **dict(request))
+        np.savez(feed, allow_pickle=False, **request)
         for name, (artifact, folder) in tracked(artifacts.items(), "first inference", len(artifacts)):
             command = [sys.executable, "-m", "quant.stages.first_run", artifact.target, str(folder), str(feed), str(threads)]
             found[name] = measure_first_run(command)

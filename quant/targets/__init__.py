@@ -25,6 +25,13 @@ class Availability:
     install: str = ""
 
 
+class TargetOptions(Options):
+    """What every target can be told."""
+
+    allow_fallback: bool = False
+    """Let a candidate pass though the engine runs some of its planned layers in another format; otherwise it fails."""
+
+
 class Session(Protocol):
     """An artifact, loaded into its engine."""
 
@@ -42,8 +49,13 @@ class Target(Protocol):
     """A serving engine."""
 
     kind: ClassVar[str]
-    Options: ClassVar[type[Options]]
+    Options: ClassVar[type[TargetOptions]]
     dialect: ClassVar[Dialect]
+
+    @property
+    def options(self) -> TargetOptions:
+        """The options as the recipe gives them."""
+        ...
 
     def available(self) -> Availability:
         """Whether this engine can be used here."""

@@ -19,12 +19,13 @@ from quant.core.dialect import Dialect
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
-from quant.core.registry import Options as PluginOptions
 from quant.graph.model import write_model
 from quant.graph.runtime import Runtime, plain_options
-from quant.targets import TARGETS, Availability
+from quant.targets import TARGETS, Availability, TargetOptions
 
-INTEGER_KERNELS = frozenset({"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"})
+INTEGER_KERNELS = frozenset(
+    {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"}
+)
 _SINGLE_FILE_BELOW_BYTES = 1 << 30
 
 
@@ -39,14 +40,31 @@ class OnnxRuntime:
         activations=UINT8,
         operands=UINT8,
         weights=INT8,
-        chained=frozenset({"Conv", "Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "MaxPool", "Sigmoid", "LeakyRelu", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
+        chained=frozenset(
+            {
+                "Conv",
+                "Add",
+                "Mul",
+                "Concat",
+                "AveragePool",
+                "GlobalAveragePool",
+                "MaxPool",
+                "Sigmoid",
+                "LeakyRelu",
+                "Reshape",
+                "Flatten",
+                "Squeeze",
+                "Unsqueeze",
+                "Transpose",
+            }
+        ),
         transparent=frozenset({"MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
         melting=frozenset({"Relu", "Clip"}),
         integer_bias=frozenset({"Conv", "Gemm"}),
         gemm=True,
     )
 
-    class Options(PluginOptions):
+    class Options(TargetOptions):
         """Options of `onnxruntime`."""
 
     def __init__(self, options: Options) -> None:

@@ -59,6 +59,7 @@ def test_clean_gives_a_graph_of_layers_with_their_weights_and_the_same_outputs(m
         "fold constants": 1,
         "fold batch norms": 1,
         "remove unused": 5,
+        "infer types": 4,
     }
     assert set(model.graph.initializers) == {"w", "fc", "axes", "stem.bias"}
     proto = ir.to_proto(model)
