@@ -68,7 +68,7 @@ def _fit(layers: torch.nn.Sequential, features: torch.Tensor, labels: torch.Tens
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-len(labels) // _BATCH))
     layers.train()
     for _ in range(epochs):
-        for rows in torch.randperm(len(labels), generator=order).split(_BATCH):
+        for rows in torch.split(torch.randperm(len(labels), generator=order), _BATCH):
             optimizer.zero_grad()
             loss = torch.nn.functional.binary_cross_entropy_with_logits(layers(features[rows]).squeeze(1), labels[rows])
             loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature

@@ -45,11 +45,12 @@ def _speech(sound: Path, frame: int) -> npt.NDArray[np.int64]:
     words = _words(sound.with_suffix(".json"))
     with wave.open(str(sound)) as opened:
         rate, count = opened.getframerate(), opened.getnframes() // frame
-    middles = (np.arange(count) + 0.5) * frame / rate
+    middles = np.arange(count) * frame + frame // 2  # whole samples: seconds such as 0.05 + 0.1 are not exact
     speech = np.zeros(count, np.int64)
     for word in words:
         if not str(word["t"]).startswith(_NO_SPEECH):
-            speech[(middles >= word["b"]) & (middles < word["b"] + word["d"])] = 1
+            begin, end = round(word["b"] * rate), round((word["b"] + word["d"]) * rate)
+            speech[(middles >= begin) & (middles < end)] = 1
     return speech
 
 

@@ -94,7 +94,8 @@ def table_rows(table: Any, path: Path) -> Rows:
     names = tuple(table.column_names)
     _check_names(list(names), path)
     columns = tuple(table.column(name) for name in names)
-    return Rows(path.name, names, table.num_rows, lambda i: {n: plain(c[i].as_py(), path.parent) for n, c in zip(names, columns, strict=True)}, path.parent)
+    folder = path.parent  # asked of a path for each cell, it takes longer than the cell
+    return Rows(path.name, names, table.num_rows, lambda i: {n: plain(c[i].as_py(), folder) for n, c in zip(names, columns, strict=True)}, folder)
 
 
 def plain(value: Any, folder: Path) -> Any:
