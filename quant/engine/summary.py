@@ -175,7 +175,7 @@ def data_summary(bound: Bound, prepared: Prepared) -> DataSummary:
     spec = bound.loaded.recipe.data
     own = [f"{role}: {split.data.source}" for role in prepared.data.roles if (split := getattr(spec.splits, role)) is not None and split.data is not None]
     roles = {role: len(samples) for role, samples in prepared.data.roles.items()}
-    return DataSummary(source="; ".join([spec.source, *own]), roles=roles, notes=prepared.data.notes)
+    return DataSummary(source="; ".join([spec.source, *own]), roles=roles, notes=prepared.data.notes, samples_sha256=prepared.data.digest)
 
 
 def calibration_summary(bound: Bound, table: CalibrationTable | None, outcomes: Sequence[Outcome]) -> Calibration | None:
