@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cache
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.graph.layers import FLOAT32
 from quant.graph.model import add_initializer, constant, drop_unused_weights
+from quant.graph.names import Names
 
 FP16_MAX = 65504.0
 STAND_IN_FOR_INFINITY = 1e8
 """Magnitudes from here on are masks (-1e9, -3.4e38), not measurements; no layer computes with them."""
 MASK_VALUE = 3e4
 """What masks are clamped to: softmax sends it to an exact 0, and the sum of two masks still fits into FP16."""
+SMALLEST = 2.0**-24
+"""Smallest positive FP16 number."""
 
 FLOAT16 = ir.DataType.FLOAT16
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"})
@@ -30,8 +35,10 @@ def keep_reasons(model: ir.Model, magnitudes: Mapping[str, float], *, limit: flo
         if large:
             worst = max(large, key=lambda v: magnitudes[str(v.name)])
             keep[node] = f"overflow: tensor {worst.name!r} reaches {magnitudes[str(worst.name)]:.4g}, FP16 ends at 65504"
-        elif len(list(_nested(node))) > 0:
+        elif _nested(node):
             keep[node] = "holds a nested graph"
+        elif not all(v is None or v.type is None or isinstance(v.type, ir.TensorType) for v in (*node.inputs, *node.outputs)):
+            keep[node] = "takes or gives something else than a tensor"
         elif node.op_type in _QUANTIZED:
             keep[node] = "is quantized already"
         elif not _any_float(node) or not takes_fp16(node.domain, node.op_type, version):
@@ -41,8 +48,8 @@ def keep_reasons(model: ir.Model, magnitudes: Mapping[str, float], *, limit: flo
     return keep
 
 
-def _nested(node: ir.Node) -> list[ir.Graph]:
-    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
+def _nested(node: ir.Node) -> bool:
+    return any(a.type in {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS} for a in node.attributes.values())
 
 
 def _any_float(node: ir.Node) -> bool:
@@ -53,8 +60,8 @@ def _large_weight(node: ir.Node) -> str | None:
     for value in node.inputs:
         array = constant(value) if value is not None and value.dtype == FLOAT32 else None
         if array is not None and array.size:
-            top = float(np.abs(array).max())
-            if FP16_MAX < top < STAND_IN_FOR_INFINITY:
+            magnitudes = np.abs(array)
+            if np.any((magnitudes > FP16_MAX) & (magnitudes < STAND_IN_FOR_INFINITY)):
                 return str(value.name) if value is not None else None
     return None
 
@@ -81,16 +88,17 @@ def write_fp16(model: ir.Model, *, keep: Collection[ir.Node]) -> None:
     """Cast `model` to FP16 in place, but for the nodes in `keep`; graph inputs and outputs keep their types."""
     graph = model.graph
     halves: dict[ir.Value, ir.Value] = {}
+    names = Names(graph)
     kept = set(keep)
     for node in list(graph):
         if node in kept:
             continue
         for position, value in enumerate(node.inputs):
             if value is not None and value.dtype == FLOAT32:
-                node.replace_input_with(position, halves.get(value) or _half(graph, node, value, halves))
+                node.replace_input_with(position, halves.get(value) or _half(graph, node, value, halves=halves, names=names))
         for value in node.outputs:
             if value.dtype == FLOAT32:
-                _restore(graph, node, value, halves)
+                _restore(graph, node, value, halves=halves, names=names)
     _drop_unused(graph)
 
 
@@ -102,16 +110,15 @@ def _drop_unused(graph: ir.Graph) -> None:
     drop_unused_weights(graph)
 
 
-def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, halves: dict[ir.Value, ir.Value]) -> ir.Value:
+def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, *, halves: dict[ir.Value, ir.Value], names: Names) -> ir.Value:
     """`value` in FP16: a weight is converted (masks clamped), anything else is cast where it is first needed."""
-    array = constant(value) if value.producer() is None else None
+    array = constant(value)
     if array is not None:
-        large = np.abs(array) >= STAND_IN_FOR_INFINITY
-        halves[value] = add_initializer(graph, f"{value.name}_fp16", np.where(large, np.sign(array) * MASK_VALUE, array).astype(np.float16))
+        halves[value] = add_initializer(graph, names.new(f"{value.name}_fp16"), to_half(array))
         return halves[value]
-    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT16)}, name=f"{value.name}_to_fp16")
-    cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = f"{value.name}_fp16", FLOAT16, value.shape
     producer = value.producer()
+    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT16)}, name=names.new(f"{value.name}_to_fp16"))
+    cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = names.new(f"{value.name}_fp16"), FLOAT16, value.shape
     if producer is None:
         graph.insert_before(node, cast)
     else:
@@ -120,15 +127,28 @@ def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, halves: dict[ir.Value
     return halves[value]
 
 
-def _restore(graph: ir.Graph, node: ir.Node, value: ir.Value, halves: dict[ir.Value, ir.Value]) -> None:
+def to_half(array: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float16]:
+    """Constants in FP16: masks are clamped, and what is too small to be told from 0 stays above it (it keeps a division from one by 0).
+
+    Example:
+        >>> to_half(np.float32([-3.4e38, 1e-12, 0.5])).tolist()
+        [-30000.0, 5.960464477539063e-08, 0.5]
+    """
+    magnitude = np.abs(array)
+    clamped = np.where(magnitude >= STAND_IN_FOR_INFINITY, MASK_VALUE, np.where(magnitude > 0, np.maximum(magnitude, SMALLEST), magnitude))
+    half: npt.NDArray[np.float16] = np.copysign(clamped, array).astype(np.float16)
+    return half
+
+
+def _restore(graph: ir.Graph, node: ir.Node, value: ir.Value, *, halves: dict[ir.Value, ir.Value], names: Names) -> None:
     """Let `node` give FP16, and give back FP32 under the old name to whoever still reads that."""
-    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT32)}, name=f"{value.name}_to_fp32")
+    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT32)}, name=names.new(f"{value.name}_to_fp32"))
     back = cast.outputs[0]
     back.dtype, back.shape = FLOAT32, value.shape
     ir.convenience.replace_all_uses_with(value, back, replace_graph_outputs=True)
     cast.replace_input_with(0, value)
     given = str(value.name)
-    value.name, value.dtype = f"{given}_fp16", FLOAT16
+    value.name, value.dtype = names.new(f"{given}_fp16"), FLOAT16
     back.name = given
     graph.insert_after(node, cast)
     halves[back] = value

@@ -15,6 +15,8 @@ from quant.graph.model import attribute, constant
 
 LAYER_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 FLOAT32 = ir.DataType.FLOAT
+_OPERANDS = 2
+_MATRIX = 2
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,12 @@ class Layer:
         return None if self.weight is None else tuple(int(d) for d in _shape(self.node.inputs[self.weight]))
 
     @property
+    def quantized_already(self) -> bool:
+        """Whether the user's graph computes it in integers as it is: something that it reads comes out of a DequantizeLinear."""
+        makers = [v.producer() for v in self.node.inputs if v is not None]
+        return any(maker is not None and maker.op_type == "DequantizeLinear" for maker in makers)
+
+    @property
     def parameters(self) -> int:
         """Number of elements of the weight."""
         return 0 if self.weight_shape is None else int(np.prod(self.weight_shape))
@@ -55,7 +63,7 @@ def _shape(value: ir.Value | None) -> Sequence[int]:
 
 
 def find_layers(model: ir.Model) -> tuple[Layer, ...]:
-    """Every layer of the main graph, in its order.
+    """Every layer of the main graph, in its order; nodes without a name are given the one that their layer goes by.
 
     Raises:
         ModelError: Two layers have one name, so that a plan could not tell them apart.
@@ -66,11 +74,12 @@ def find_layers(model: ir.Model) -> tuple[Layer, ...]:
         if layer.name in seen:
             raise ModelError(f"two layers are called {layer.name!r}", hint="give every node of the graph a name of its own")
         seen.add(layer.name)
+        layer.node.name = layer.name
     return layers
 
 
 def _layer(node: ir.Node) -> Layer | None:
-    if node.op_type not in LAYER_OPS or node.domain not in {"", "ai.onnx"} or len(node.inputs) < 2:
+    if node.op_type not in LAYER_OPS or node.domain not in {"", "ai.onnx"} or len(node.inputs) < _OPERANDS:
         return None
     left, right = node.inputs[0], node.inputs[1]
     if left is None or right is None or not _is_float(left, right):
@@ -103,7 +112,8 @@ def _channel_axis(node: ir.Node, weight: int) -> int | None:
         case "Gemm":
             return (0 if attribute(node, "transB", 0) else 1) if weight == 1 else None
     rank = len(_shape(node.inputs[weight]))
-    return rank - 1 if weight == 1 and rank >= 2 else None  # a weight on the left has its channels in rows, which no engine scales
+    # A weight on the left has its channels in rows, which no engine scales, and a stack of matrices has as many sets of channels.
+    return 1 if weight == 1 and rank == _MATRIX else None
 
 
 def match_layers(layers: Sequence[Layer], patterns: Sequence[str], *, where: str = "") -> frozenset[str]:

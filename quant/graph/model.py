@@ -37,9 +37,13 @@ def read_model(path: Path) -> ir.Model:
     try:
         model = ir.load(path)
     except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelError(f"not an ONNX model: {_first_line(error)}", where=str(path), hint="the file is damaged, or of another kind; export the model again") from error
+        raise ModelError(
+            f"not an ONNX model: {_first_line(error)}", where=str(path), hint="the file is damaged, or of another kind; export the model again"
+        ) from error
     if not model.graph.outputs:
-        raise ModelError("not an ONNX model: it has no graph with outputs", where=str(path), hint="the file is damaged, or of another kind; export the model again")
+        raise ModelError(
+            "not an ONNX model: it has no graph with outputs", where=str(path), hint="the file is damaged, or of another kind; export the model again"
+        )
     _check_external(model, path)
     return model
 
@@ -54,12 +58,20 @@ def _check_external(model: ir.Model, path: Path) -> None:
     for name, tensor in _external_tensors(model):
         file = (folder / str(tensor.location)).resolve()
         if Path(str(tensor.location)).is_absolute() or not file.is_relative_to(folder):
-            raise ModelError(f"external data of tensor {name!r} lies outside the model's folder: {tensor.location}", where=str(path), hint="keep the data file beside the model")
+            raise ModelError(
+                f"external data of tensor {name!r} lies outside the model's folder: {tensor.location}",
+                where=str(path),
+                hint="keep the data file beside the model",
+            )
         if not file.is_file():
             raise ModelError(f"external data of tensor {name!r} is missing: {tensor.location}", where=str(path), hint="keep the data file beside the model")
         end = (tensor.offset or 0) + tensor.nbytes
         if file.stat().st_size < end:
-            raise ModelError(f"external data of tensor {name!r} ends early: {tensor.location} has {file.stat().st_size} bytes, needs {end}", where=str(path), hint="copy the data file again")
+            raise ModelError(
+                f"external data of tensor {name!r} ends early: {tensor.location} has {file.stat().st_size} bytes, needs {end}",
+                where=str(path),
+                hint="copy the data file again",
+            )
 
 
 def _external_tensors(model: ir.Model) -> Iterator[tuple[str, ir.ExternalTensor]]:
@@ -160,8 +172,9 @@ def add_initializer(graph: ir.Graph, name: str, array: npt.NDArray[np.generic]) 
     while unique in graph.initializers:
         number += 1
         unique = f"{name}_{number}"
-    tensor = ir.tensor(np.ascontiguousarray(array), name=unique)
-    value = ir.Value(name=unique, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+    # `ascontiguousarray` makes one axis of none; engines know a per-tensor scale by its having none.
+    tensor = ir.tensor(np.ascontiguousarray(array).reshape(np.shape(array)), name=unique)
+    value = ir.Value(name=unique, type=ir.TensorType(tensor.dtype), shape=ir.Shape(np.shape(array)), const_value=tensor)
     graph.initializers[unique] = value
     return value
 

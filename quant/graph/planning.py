@@ -11,9 +11,9 @@ from quant.graph.layers import Layer, find_layers, match_layers
 
 
 def choose_layers(
-    scheme: str, base: str, layers: Sequence[Layer], include: Sequence[str], exclude: Sequence[str], obstacle: Callable[[Layer], str | None]
+    scheme: str, base: str, layers: Sequence[Layer], *, include: Sequence[str], exclude: Sequence[str], obstacle: Callable[[Layer], str | None]
 ) -> PrecisionPlan:
-    """A plan that gives `base` to every layer that is included, not excluded, and has no obstacle; `fp32` to the others.
+    """A plan that gives `base` to every layer that is included, not excluded, in float so far, and has no obstacle; `fp32` to the others.
 
     Raises:
         PlanError: A pattern matches no layer.
@@ -26,6 +26,8 @@ def choose_layers(
             reason = "excluded by the recipe"
         elif layer.name not in included:
             reason = "not included by the recipe"
+        elif layer.quantized_already:
+            reason = "is quantized already"
         else:
             reason = obstacle(layer) or ""
         return LayerChoice(layer=layer.name, op=layer.op, format="fp32" if reason else base, reason=reason or f"{scheme} by default")

@@ -36,7 +36,7 @@ class Fp16:
     def plan(self, model: ir.Model, layers: Sequence[Layer], dialect: Dialect) -> PrecisionPlan:
         """FP16 for every layer; measured overflow is left out when the plan is applied."""
         del model, dialect
-        return choose_layers(self.kind, self.base, layers, self.options.include, self.options.exclude, lambda _layer: None)
+        return choose_layers(self.kind, self.base, layers, include=self.options.include, exclude=self.options.exclude, obstacle=lambda _layer: None)
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
         """The largest magnitude of every float tensor."""

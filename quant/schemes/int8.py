@@ -11,9 +11,11 @@ from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
 from quant.graph.layers import Layer
 from quant.graph.planning import choose_layers, planned
-from quant.graph.qdq import insertion_points, write_int8
+from quant.graph.points import insertion_points
+from quant.graph.qdq import bias_obstacle, write_int8
 from quant.schemes import SCHEMES, Evidence, Needs, SchemeOptions
 
+_MATRIX = 2
 
 
 @SCHEMES.add
@@ -38,7 +40,9 @@ class Int8:
     def plan(self, model: ir.Model, layers: Sequence[Layer], dialect: Dialect) -> PrecisionPlan:
         """INT8 for every layer that the target has an integer kernel for."""
         del model
-        return choose_layers(self.kind, self.base, layers, self.options.include, self.options.exclude, lambda layer: self._obstacle(layer, dialect))
+        return choose_layers(
+            self.kind, self.base, layers, include=self.options.include, exclude=self.options.exclude, obstacle=lambda layer: self._obstacle(layer, dialect)
+        )
 
     def _obstacle(self, layer: Layer, dialect: Dialect) -> str | None:
         if layer.op not in dialect.integer:
@@ -50,7 +54,9 @@ class Int8:
         if layer.weight == 0:
             return "the weight is the left operand, whose channels no engine scales"
         shape = layer.weight_shape
-        return "the weight is a vector" if shape is not None and len(shape) < 2 else None
+        if shape is not None and len(shape) < _MATRIX:
+            return "the weight is a vector"
+        return bias_obstacle(layer, dialect)
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
         """Ranges of all tensors that get Q/DQ."""

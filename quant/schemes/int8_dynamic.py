@@ -35,7 +35,9 @@ class Int8Dynamic:
     def plan(self, model: ir.Model, layers: Sequence[Layer], dialect: Dialect) -> PrecisionPlan:
         """INT8 for every matrix product with a weight."""
         del model
-        return choose_layers(self.kind, self.base, layers, self.options.include, self.options.exclude, lambda layer: self._obstacle(layer, dialect))
+        return choose_layers(
+            self.kind, self.base, layers, include=self.options.include, exclude=self.options.exclude, obstacle=lambda layer: self._obstacle(layer, dialect)
+        )
 
     @staticmethod
     def _obstacle(layer: Layer, dialect: Dialect) -> str | None:

@@ -7,8 +7,10 @@ convolutions and what stands between them (they fuse to `QLinearConv`, `QLinearA
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar
@@ -26,6 +28,7 @@ from quant.targets import TARGETS, Availability, TargetOptions
 INTEGER_KERNELS = frozenset(
     {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"}
 )
+_FUSED = re.compile(r"(/\w+Fusion/?)+")  # what is added to the name of a layer that is merged, as in `layer/MatMulScaleFusion/`
 _SINGLE_FILE_BELOW_BYTES = 1 << 30
 
 
@@ -93,20 +96,25 @@ class OnnxRuntime:
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """Read the kernels from the graph that ONNX Runtime itself optimized for this machine."""
         kernels = _kernels(folder / artifact.main)
+        # Changing the layout of what is left in float takes its names away; the graph before that still has them.
+        named = cache(lambda: _kernels(folder / artifact.main, layout=False))
         rows = []
         for choice in plan.layers:
-            kernel, runs = _find(kernels, choice.layer, layers[choice.layer])
+            output = layers[choice.layer]
+            kernel, runs = _find(kernels, choice.layer, output) or _find(named(), choice.layer, output) or ("(not found)", "unknown")
             rows.append(AuditRow(layer=choice.layer, planned=choice.format, runs=runs, kernel=kernel, agrees=runs == choice.format))
         return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(rows))
 
 
-def _kernels(path: Path) -> dict[str, tuple[str, str]]:
+def _kernels(path: Path, *, layout: bool = True) -> dict[str, tuple[str, str]]:
     """Name of a node, an output or a weight -> (operator, format) that uses it in the graph as ONNX Runtime runs it."""
     import onnxruntime as ort  # noqa: PLC0415 - heavy
 
     with tempfile.TemporaryDirectory() as folder:
         optimized = Path(folder) / "optimized.onnx"
         options = plain_options()
+        if not layout:
+            options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(optimized)
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
         ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
@@ -122,10 +130,10 @@ def _kernels(path: Path) -> dict[str, tuple[str, str]]:
         return found
 
 
-def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tuple[str, str]:
+def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tuple[str, str] | None:
     """The kernel that computes `layer`: found by its weight, by its own name or what it was rewritten to, or by what it makes."""
     for name in (f"{layer}_weight_quantized", layer, f"{layer}_MatMulInteger", output, f"{output}_quantized"):
         if name in kernels:
             return kernels[name]
-    fused = [entry for name, entry in kernels.items() if name.startswith(f"{layer}/")]  # such as `layer/MatMulScaleFusion/`
-    return fused[0] if fused else ("(not found)", "unknown")
+    fused = (entry for name, entry in kernels.items() if name.startswith(layer) and _FUSED.fullmatch(name, len(layer)))
+    return next(fused, None)
