@@ -9,9 +9,28 @@ Example:
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_PUBLIC = (
+if TYPE_CHECKING:  # at run time they are imported when they are first used
+    from quant.api import (
+        CalibrationTable,
+        Comparison,
+        Inspection,
+        LoadedRecipe,
+        QuantError,
+        Report,
+        Run,
+        Verdict,
+        calibrate,
+        compare,
+        evaluate,
+        inspect,
+        load_recipe,
+        load_report,
+        run,
+    )
+
+__all__ = [
     "CalibrationTable",
     "Comparison",
     "Inspection",
@@ -27,14 +46,14 @@ _PUBLIC = (
     "load_recipe",
     "load_report",
     "run",
-)
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in __all__:
         raise AttributeError(f"module 'quant' has no attribute {name!r}")
     return getattr(importlib.import_module("quant.api"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_PUBLIC])
+    return sorted({*globals(), *__all__})

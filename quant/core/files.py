@@ -36,11 +36,24 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise
 
 
+def make_folder(path: Path) -> None:
+    """Make the folder `path`, and those that it lies in; nothing happens if it is there.
+
+    Raises:
+        RunError: This is a place in which none can be made.
+        OSError: It cannot be made for another reason; see `disk_errors`.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # so says /proc of what cannot be made in it
+        raise RunError("cannot make this folder", where=str(path), hint="choose a folder that you may write to") from error
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is renamed to `path` in one step, on failure removed."""
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
     part = Path(name)
@@ -57,7 +70,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give an empty temporary folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
         with disk_errors(path):

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import quant
 from quant.core.registry import did_you_mean
 from quant.errors import DataError
 
@@ -53,7 +52,7 @@ def load_function(reference: str, *, base: Path, trust_code: bool, where: str) -
 
 
 def _home() -> Path:
-    return (Path(quant.__file__).resolve().parent.parent / _OURS).resolve()
+    return (Path(__file__).resolve().parents[2] / _OURS).resolve()
 
 
 def _is_ours(module_name: str) -> bool:

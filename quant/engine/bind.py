@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from calibrators import CALIBRATORS
 from evaluators import METRICS
+from quant.core.digest import digest_of, digest_of_file
 from quant.core.protocols import Calibrator, Metric
 from quant.core.registry import Registry, did_you_mean
 from quant.data.code import load_function
@@ -36,6 +39,7 @@ class Bound:
         targets: Title -> target.
         metrics: Title -> metric.
         gates: (title of the metric, gate), in the recipe's order; empty without metrics.
+        code: Title of a metric that is a user's function -> SHA-256 of the file that holds it.
     """
 
     loaded: LoadedRecipe
@@ -44,6 +48,7 @@ class Bound:
     targets: Mapping[str, Target]
     metrics: Mapping[str, Metric]
     gates: tuple[tuple[str, GateSpec], ...]
+    code: Mapping[str, str]
 
 
 def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
@@ -56,9 +61,9 @@ def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
     calibrator: Calibrator = _make(loaded, CALIBRATORS, recipe.calibration.calibrator, ("calibration", "calibrator"))
     schemes = _make_all(loaded, SCHEMES, recipe.schemes, "schemes")
     targets = _make_all(loaded, TARGETS, recipe.targets, "targets")
-    _trust_metrics(loaded, trust_code=trust_code)
+    code = _trust_metrics(loaded, trust_code=trust_code)
     metrics = _make_all(loaded, METRICS, recipe.evaluation.metrics, "evaluation", "metrics")
-    return Bound(loaded, calibrator, schemes, targets, metrics, _gates(loaded, metrics))
+    return Bound(loaded, calibrator, schemes, targets, metrics, _gates(loaded, metrics), code)
 
 
 def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: Location) -> Any:
@@ -84,12 +89,16 @@ def _make_all(loaded: LoadedRecipe, registry: Registry[Any], uses: tuple[Use, ..
     return made
 
 
-def _trust_metrics(loaded: LoadedRecipe, *, trust_code: bool) -> None:
-    """A user's metric is imported by its plug-in; whether it may be is decided here, before that."""
+def _trust_metrics(loaded: LoadedRecipe, *, trust_code: bool) -> dict[str, str]:
+    """A user's metric is imported by its plug-in; whether it may be is decided here, before that. Gives digests of their code by title."""
+    code: dict[str, list[str]] = {}
     for number, use in enumerate(loaded.recipe.evaluation.metrics):
         for value in use.options.values():
             if use.kind == "function" and isinstance(value, str) and ":" in value:
-                load_function(value, base=loaded.path, trust_code=trust_code, where=loaded.where(("evaluation", "metrics", number)))
+                function = load_function(value, base=loaded.path, trust_code=trust_code, where=loaded.where(("evaluation", "metrics", number)))
+                file = inspect.getsourcefile(function)
+                code.setdefault(use.title, []).append(digest_of_file(Path(file)) if file else "")
+    return {title: digest_of(found) for title, found in code.items()}
 
 
 def _gates(loaded: LoadedRecipe, metrics: Mapping[str, Metric]) -> tuple[tuple[str, GateSpec], ...]:

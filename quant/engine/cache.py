@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from quant.core.digest import digest_of, digest_of_file
-from quant.core.files import disk_errors
+from quant.core.files import disk_errors, make_folder
 from quant.engine.lock import part_folder, remove_left_parts
 
 LIBRARIES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "pillow")
@@ -71,7 +71,7 @@ class StageCache:
             return place
         start = time.monotonic()
         with disk_errors(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(place.parent)
             remove_left_parts(place.parent)
             with part_folder(place.parent, place.name[:12]) as part:
                 produce(part)

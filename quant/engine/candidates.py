@@ -13,6 +13,7 @@ import onnx_ir as ir
 from evaluators.fidelity import Fidelity
 from evaluators.gate import gate
 from quant.core.documents import Artifact, Audit, PrecisionPlan, Verdict
+from quant.core.files import write_text
 from quant.core.formats import Range
 from quant.core.protocols import Metric
 from quant.core.table import CalibrationTable
@@ -21,6 +22,7 @@ from quant.engine.cache import StageCache
 from quant.engine.checks import check_gates, check_outputs, try_metrics
 from quant.engine.machine import environment
 from quant.engine.prepare import Prepared
+from quant.engine.shapes import input_shapes
 from quant.errors import DataError, ModelError, QuantError, TargetError
 from quant.graph.model import read_model
 from quant.graph.runtime import Runtime
@@ -29,10 +31,10 @@ from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
 from quant.stages.evaluate import Predictions, Reference, evaluate
 from quant.stages.first_run import ARTIFACT_FILE
-from quant.targets import Target
+from quant.targets import Shapes, Target
 
 BASELINE = "fp32"
-_PLAN, _RANGES, _AUDIT = "plan.json", "ranges.json", "audit.json"
+_PLAN, _RANGES, _AUDIT, _SHAPES = "plan.json", "ranges.json", "audit.json", "shapes.json"
 _PREDICTIONS, _FIDELITY, _OUTPUTS, _NOT_FINITE = "predictions.npz", "fidelity.json", "outputs.npz", "not_finite.json"
 
 
@@ -119,15 +121,16 @@ class Workshop:
         needs = [_needs(model, scheme, plan, target) for scheme, target, plan in pairs]
         tensors = sorted({name for need in needs for name in need.ranges})
         magnitudes = any(need.magnitudes for need in needs)
+        means = sorted(set().union(*(need.means for need in needs)))
         if not tensors and not magnitudes:
             return None
         samples = self.prepared.data.roles["calibration"]
         feeding = self.prepared.feeding(self.bound, self._recipe.calibration.batch_size)
 
         def produce(folder: Path) -> None:
-            calibrate(self.prepared.path, samples, tensors, feeding, magnitudes=magnitudes, digest=self.prepared.digest).save(folder)
+            calibrate(self.prepared.path, samples, tensors, feeding, magnitudes=magnitudes, digest=self.prepared.digest, means=means).save(folder)
 
-        key = {**self._key("calibration", feeding.batch_size), "tensors": tensors, "magnitudes": magnitudes}
+        key = {**self._key("calibration", feeding.batch_size), "tensors": tensors, "magnitudes": magnitudes, "means": means}
         return CalibrationTable.load(self.cache.stage("calibrate", key, produce))
 
     def _key(self, role: str, batch_size: int) -> dict[str, Any]:
@@ -144,7 +147,7 @@ class Workshop:
         def produce(folder: Path) -> None:
             how = self.bound.schemes[scheme]
             model, done, found = apply(self.prepared.path, how, plan=plan, table=evidence, calibrator=self.bound.calibrator, dialect=engine.dialect)
-            artifact = engine.export(model, folder / "files", scheme=scheme)
+            artifact = engine.export(model, folder / "files", scheme=scheme, **self._shapes(engine))
             artifact.save(folder / "files" / ARTIFACT_FILE)
             done.save(folder / _PLAN)
             (folder / _RANGES).write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
@@ -162,14 +165,33 @@ class Workshop:
         return Built(scheme, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", PrecisionPlan.load(folder / _PLAN), ranges)
 
     def _target_key(self, target: str) -> Any:
-        return self._recipe.targets[list(self.bound.targets).index(target)].model_dump(mode="json")
+        engine = self.bound.targets[target]
+        shapes = {name: list(map(list, found)) for name, found in self._shapes(engine).get("shapes", {}).items()}
+        use = self._recipe.targets[list(self.bound.targets).index(target)]
+        return {"use": use.model_dump(mode="json"), "version": engine.available().version, "shapes": shapes}
+
+    def _shapes(self, engine: Target) -> dict[str, Mapping[str, Shapes]]:
+        """`shapes` for the export to an engine that is built ahead of time; nothing for others."""
+        if not engine.ahead_of_time:
+            return {}
+        feeding = self.prepared.feeding(self.bound, max(self._recipe.calibration.batch_size, self._recipe.evaluation.batch_size))
+        roles = {role: self.prepared.data.roles[role] for role in ("calibration", "evaluation")}
+
+        def produce(folder: Path) -> None:
+            write_text(folder / _SHAPES, json.dumps(input_shapes(roles.values(), feeding, usual_batch=self._recipe.latency.batch_size), sort_keys=True))
+
+        keys = {role: self._key(role, feeding.batch_size) for role in roles}
+        folder = self.cache.stage("shapes", {**keys, "usual": self._recipe.latency.batch_size}, produce)
+        found = json.loads((folder / _SHAPES).read_text(encoding="utf-8"))
+        return {"shapes": {name: Shapes(*map(tuple, three)) for name, three in found.items()}}
 
     def build_baseline(self, target: str) -> Built:
         """The FP32 model as an artifact of the same engine, for sizes and times."""
 
         def produce(folder: Path) -> None:
             engine = self.bound.targets[target]
-            engine.export(read_model(self.prepared.path), folder / "files", scheme=BASELINE).save(folder / "files" / ARTIFACT_FILE)
+            artifact = engine.export(read_model(self.prepared.path), folder / "files", scheme=BASELINE, **self._shapes(engine))
+            artifact.save(folder / "files" / ARTIFACT_FILE)
 
         folder = self.cache.stage(f"apply:{BASELINE} on {target}", {"model": self.prepared.digest, "target": self._target_key(target)}, produce)
         return Built(BASELINE, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", None, {})
@@ -244,7 +266,7 @@ class Workshop:
 
     def _evaluation_key(self, batch_size: int) -> dict[str, Any]:
         metrics = [use.model_dump(mode="json") for use in self._recipe.evaluation.metrics]
-        return {**self._key("evaluation", batch_size), "metrics": metrics, "fidelity": self.fidelity_output, "machine": environment()}
+        return {**self._key("evaluation", batch_size), "metrics": metrics, "code": self.bound.code, "fidelity": self.fidelity_output, "machine": environment()}
 
     def evaluate(self, built: Built, baseline: Baseline) -> Measured:
         """An artifact in its engine over the evaluation samples, and how close its outputs are to the baseline's.

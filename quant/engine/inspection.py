@@ -32,12 +32,16 @@ class Inspection(Document):
     layers: tuple[InspectedLayer, ...]
 
 
-def inspect(path: Path) -> Inspection:
+def inspect(path: Path | str) -> Inspection:
     """Read the ONNX model in `path` and list what it is made of.
+
+    Args:
+        path: An ONNX file.
 
     Raises:
         ModelError: No such file, or not an ONNX model.
     """
+    path = Path(path)
     if path.is_dir():
         raise ModelError(
             "is a folder", where=str(path), hint="give an .onnx file; for a Hugging Face folder, run a recipe and inspect the ONNX graph in its run folder"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from quant.core.files import disk_errors
+from quant.core.files import disk_errors, make_folder
 from quant.errors import RunError
 
 LOCK = ".lock"
@@ -25,10 +25,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     with disk_errors(folder):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except FileNotFoundError as error:  # /proc says so of what cannot be made in it
-            raise RunError("cannot make this folder", where=str(folder), hint="choose a folder that you may write to") from error
+        make_folder(folder)
         handle = _open(folder)
     try:
         yield

@@ -22,7 +22,7 @@ from quant.engine.cache import StageCache
 from quant.engine.checks import check_labels, check_model_names, check_sizes
 from quant.errors import DataError, QuantError
 from quant.graph.importing import HeadReport, ImportReport, fit_linear_probe, import_model
-from quant.graph.importing.bring import find_onnx, model_kind
+from quant.graph.importing.kinds import find_onnx, model_kind
 from quant.graph.importing.onnx_file import read_onnx
 from quant.graph.layers import Layer, find_layers
 from quant.graph.model import MODEL_FILE, model_digest, read_model, signature

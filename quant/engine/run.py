@@ -154,11 +154,21 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
 
 def _candidates(workshop: Workshop, jobs: Sequence[Job], table: CalibrationTable | None, reference: Baseline) -> tuple[list[Outcome], dict[str, Built]]:
     baselines: dict[str, Built] = {}
+    refused: dict[str, TargetError] = {}
     outcomes = []
     for job in jobs:
-        if job.plan is not None and job.target not in baselines:
-            baselines[job.target] = workshop.build_baseline(job.target)
-        outcomes.append(_candidate(workshop, job, table, reference))
+        if job.plan is not None and job.target not in baselines and job.target not in refused:
+            try:
+                baselines[job.target] = workshop.build_baseline(job.target)
+            except TargetError as error:
+                refused[job.target] = error
+        if job.plan is not None and job.target in refused:
+            reason = f"the engine refuses the model already in FP32: {_one_line(refused[job.target])}"
+            outcomes.append(Outcome(job.scheme, job.target, status="failed", reason=reason, fails=True))
+        else:
+            outcomes.append(_candidate(workshop, job, table, reference))
+    if not baselines:
+        raise next(iter(refused.values()))
     return outcomes, baselines
 
 
@@ -181,8 +191,9 @@ def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, ref
         raise
     except QuantError as error:
         return Outcome(job.scheme, job.target, built, emulated=emulated, status="failed", reason=_one_line(error), fails=True)
-    allowed = workshop.bound.targets[job.target].options.allow_fallback
-    reason, fails = judge(audit, job.plan, emulated=emulated is not None, allowed=allowed)
+    engine = workshop.bound.targets[job.target]
+    by_nature = emulated is not None and not engine.ahead_of_time
+    reason, fails = judge(audit, job.plan, emulated=by_nature, allowed=engine.options.allow_fallback)
     return Outcome(job.scheme, job.target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails)
 
 
@@ -195,6 +206,8 @@ def _times(workshop: Workshop, outcomes: Sequence[Outcome], baselines: dict[str,
     latency: dict[str, Latency] = {}
     first: dict[str, FirstRun] = {}
     for target, base in baselines.items():
+        if workshop.bound.targets[target].ahead_of_time:
+            continue  # its engines run elsewhere; the time of what stands in for them says nothing
         built = [base, *(o.built for o in outcomes if o.built is not None and o.measured is not None and o.target == target)]
         timed, started = time_artifacts(workshop, built)
         latency |= timed

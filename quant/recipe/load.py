@@ -51,7 +51,7 @@ class LoadedRecipe:
         return digest_of(self.recipe.model_dump(mode="json"))
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = ()) -> LoadedRecipe:
+def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """The recipe at `path`, with what it `extends` and with overrides.
 
     Args:

@@ -11,7 +11,7 @@ from quant.report.document import REPORT_VERSION, Report
 REPORT_FILE = "report.json"
 
 
-def load_report(run_folder: Path) -> Report:
+def load_report(run_folder: Path | str) -> Report:
     """The report of a run.
 
     Args:
@@ -20,6 +20,7 @@ def load_report(run_folder: Path) -> Report:
     Raises:
         RunError: There is no report, it cannot be read, or it is of another version.
     """
+    run_folder = Path(run_folder)
     path = run_folder if run_folder.suffix == ".json" else run_folder / REPORT_FILE
     if not run_folder.exists():
         raise RunError("no such run", where=str(run_folder), hint="give the folder that a run wrote")

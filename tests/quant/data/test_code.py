@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import quant
+from quant.data import code
 from quant.data.code import load_function
 from quant.errors import DataError
 
@@ -66,7 +66,7 @@ def our_recipes(tmp_path, monkeypatch):
     home.mkdir(parents=True)
     (home / "__init__.py").touch()
     (home / "digits.py").write_text(textwrap.dedent("import os\nfrom os import system\n\ndef load():\n    return [1]\n"))
-    monkeypatch.setattr(quant, "__file__", str(tmp_path / "site" / "quant" / "__init__.py"))
+    monkeypatch.setattr(code, "__file__", str(tmp_path / "site" / "quant" / "data" / "code.py"))
     for name in [name for name in sys.modules if name.split(".")[0] == "recipes"]:
         monkeypatch.delitem(sys.modules, name)
     yield home

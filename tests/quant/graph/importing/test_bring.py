@@ -7,7 +7,7 @@ from onnx import TensorProto, helper
 from quant.data.sources import fetch
 from quant.errors import ModelError
 from quant.graph.importing import ImportReport, bring, clean_up, import_model
-from quant.graph.importing.bring import find_onnx, model_kind
+from quant.graph.importing.kinds import find_onnx, model_kind
 from quant.graph.model import read_model, signature
 from quant.graph.runtime import Runtime
 from quant.recipe.schema import ModelSpec, Source

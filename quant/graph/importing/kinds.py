@@ -1,0 +1,48 @@
+"""What kind of model lies at a path, before it is brought in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from quant.errors import ModelError
+from quant.graph.importing.onnx_file import refuse_checkpoint
+from quant.recipe.schema import ModelSpec
+
+
+def model_kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
+    """`onnx`, `huggingface` or `torch`: as the recipe says, or by what lies at `path`.
+
+    Raises:
+        ModelError: Neither can be told.
+    """
+    if path is None:
+        if spec.kind not in {"auto", "torch"}:
+            raise ModelError(f"kind {spec.kind!r} needs a file or folder, not {spec.source!r}", where=where, hint="write `kind: torch` for module:function")
+        return "torch"
+    if path.is_file():
+        refuse_checkpoint(path)
+    if spec.kind == "torch":
+        raise ModelError("kind 'torch' needs module:function", where=where, hint="`source: my_module:build` names a function that builds the module")
+    if spec.kind != "auto":
+        return spec.kind
+    if path.is_dir() and (path / "config.json").is_file() and not (path / "model.onnx").is_file():
+        return "huggingface"
+    return "onnx"
+
+
+def find_onnx(path: Path) -> Path:
+    """The ONNX file at `path`, or the only one in the folder `path`.
+
+    Raises:
+        ModelError: The folder has none, or several.
+    """
+    if not path.is_dir():
+        return path
+    found = sorted(path.rglob("*.onnx"))
+    if (path / "model.onnx").is_file():
+        return path / "model.onnx"
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(str(p.relative_to(path)) for p in found[:10])
+    what = f"several ONNX files in the folder: {names}" if found else "neither an ONNX file nor config.json with *.safetensors in the folder"
+    raise ModelError(what, where=str(path), hint="name one with model.file")
