@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from quant.core.digest import digest_of, digest_of_arrays
 from quant.core.files import write_text
 from quant.core.statistics import TensorStatistics
 from quant.errors import RunError
 
-_TABLE, _ARRAYS = "table.json", "histograms.npy"
+_TABLE, _ARRAYS, _MEANS = "table.json", "histograms.npy", "means.npy"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class CalibrationTable:
         samples: Number of samples seen.
         statistics: Tensor name -> extremes and histogram, for tensors that are to be quantized.
         magnitudes: Tensor name -> largest finite magnitude seen, for every float tensor (empty when no scheme asks for it).
+        means: Tensor name -> float64 `[channels]`, mean of each slice along axis 1, for tensors that a scheme asks it for.
     """
 
     model: str
@@ -35,6 +37,7 @@ class CalibrationTable:
     samples: int
     statistics: Mapping[str, TensorStatistics]
     magnitudes: Mapping[str, float]
+    means: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def _summary(self) -> dict[str, Any]:
         tensors, start = {}, 0
@@ -42,7 +45,13 @@ class CalibrationTable:
             s = self.statistics[name]
             tensors[name] = {"count": s.count, "minimum": s.minimum, "maximum": s.maximum, "not_finite": s.not_finite, "bins": [start, start + s.codes.size]}
             start += s.codes.size
-        return {"model": self.model, "data": self.data, "samples": self.samples, "tensors": tensors, "magnitudes": dict(sorted(self.magnitudes.items()))}
+        means = {name: int(self.means[name].size) for name in sorted(self.means)}
+        magnitudes = dict(sorted(self.magnitudes.items()))
+        return {"model": self.model, "data": self.data, "samples": self.samples, "tensors": tensors, "magnitudes": magnitudes, "means": means}
+
+    def _all_means(self) -> npt.NDArray[np.float64]:
+        """All means behind one another, float64."""
+        return np.concatenate([np.zeros(0), *(self.means[name] for name in sorted(self.means))])
 
     def _histograms(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """All histograms behind one another, int64 `[2, bins]`: codes and counts."""
@@ -53,12 +62,13 @@ class CalibrationTable:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the whole table."""
-        return digest_of([self._summary(), digest_of_arrays({"histograms": self._histograms()})])
+        return digest_of([self._summary(), digest_of_arrays({"histograms": self._histograms(), "means": self._all_means()})])
 
     def save(self, folder: Path) -> None:
-        """Write `table.json` and `histograms.npy` into `folder`; the same bytes for the same table."""
+        """Write `table.json`, `histograms.npy` and `means.npy` into `folder`; the same bytes for the same table."""
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / _ARRAYS, self._histograms(), allow_pickle=False)
+        np.save(folder / _MEANS, self._all_means(), allow_pickle=False)
         write_text(folder / _TABLE, json.dumps(self._summary(), indent=1, sort_keys=True, allow_nan=False) + "\n")
 
     @classmethod
@@ -75,6 +85,8 @@ class CalibrationTable:
             for name, row in summary["tensors"].items():
                 codes, counts = histograms[:, slice(*row["bins"])]
                 statistics[name] = TensorStatistics(row["count"], row["minimum"], row["maximum"], codes, counts, row["not_finite"])
-            return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"])
+            ends = np.cumsum(list(summary["means"].values()), dtype=np.int64)
+            means = dict(zip(summary["means"], np.split(np.load(folder / _MEANS, allow_pickle=False), ends[:-1]), strict=True)) if len(ends) else {}
+            return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"], means)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"not a calibration table: {error}", where=str(folder), hint="calibrate again") from error

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.core.dialect import Dialect
@@ -34,10 +36,12 @@ class Needs:
     Args:
         ranges: Tensor -> grid that its range is wanted for.
         magnitudes: Whether the largest magnitude of every float tensor is wanted.
+        means: Tensors, among those of `ranges`, whose mean in each slice along axis 1 (channels) is wanted.
     """
 
     ranges: Mapping[str, Grid] = field(default_factory=dict)
     magnitudes: bool = False
+    means: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,12 @@ class Evidence:
     Args:
         ranges: Tensor -> range, for all that `Needs.ranges` asked for.
         magnitudes: Tensor -> largest magnitude seen.
+        means: Tensor -> float64 `[channels]`, for all that `Needs.means` asked for.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     magnitudes: Mapping[str, float] = field(default_factory=dict)
+    means: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
 
 class Scheme(Protocol):

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
+from quant.graph.bias import correct_biases, correctable, give_biases
 from quant.graph.layers import Layer
 from quant.graph.planning import choose_layers, planned
 from quant.graph.points import insertion_points
@@ -33,6 +34,8 @@ class Int8:
         """One scale for each output channel of a weight; off: one for the whole weight."""
         products: bool = True
         """Also quantize products of two activations (attention)."""
+        correct_bias: bool = True
+        """Take back, in the biases, what rounding the weights adds to the mean of each output channel."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -59,10 +62,17 @@ class Int8:
         return bias_obstacle(layer, dialect)
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
-        """Ranges of all tensors that get Q/DQ."""
-        return Needs(ranges=insertion_points(model, planned(model, plan), dialect))
+        """Ranges of all tensors that get Q/DQ, and the means of what weights multiply."""
+        layers = planned(model, plan)
+        before = correctable(layers) if self.options.correct_bias else {}
+        return Needs(ranges=insertion_points(model, layers, dialect), means=frozenset(was.source for was in before.values()))
 
     def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
-        """Write Q/DQ around every planned layer."""
-        write_int8(model, planned(model, plan), evidence.ranges, dialect, per_channel=self.options.per_channel)
+        """Write Q/DQ around every planned layer, and correct the biases."""
+        layers = planned(model, plan)
+        before = correctable(layers) if self.options.correct_bias else {}
+        if self.options.correct_bias:
+            give_biases(model.graph, layers)
+        write_int8(model, layers, evidence.ranges, dialect, per_channel=self.options.per_channel)
+        correct_biases(model, before, evidence.means)
         return plan

@@ -10,7 +10,8 @@ import numpy as np
 import onnx_ir as ir
 
 from quant.core.progress import progress
-from quant.core.statistics import DENSE_BYTES, Collector
+from quant.core.statistics import DENSE_BYTES, Collector, TensorStatistics
+from quant.core.sums import ExactSum
 from quant.core.table import CalibrationTable
 from quant.data.samples import Samples
 from quant.errors import CalibrationError
@@ -24,7 +25,9 @@ _BUFFER_BYTES = 256 << 20
 _PROBE = "calibration_magnitude:"
 
 
-def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: Feeding, *, magnitudes: bool, digest: str) -> CalibrationTable:
+def calibrate(
+    path: Path, samples: Samples, tensors: Collection[str], feeding: Feeding, *, magnitudes: bool, digest: str, means: Collection[str] = ()
+) -> CalibrationTable:
     """Run the FP32 model over `samples` once and keep statistics of `tensors`.
 
     Args:
@@ -34,17 +37,19 @@ def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: F
         feeding: How samples go in.
         magnitudes: Whether the largest magnitude of every float tensor is wanted too.
         digest: Digest of the model, kept in the table.
+        means: Names, among `tensors`, whose mean in each slice along axis 1 is wanted.
 
     Raises:
         CalibrationError: A tensor held a NaN or an infinity, or none of its values was ever seen.
     """
     model = read_model(path)
     inputs = {str(v.name) for v in model.graph.inputs}
-    probes = _add_probes(model) if magnitudes else {}
+    probes = _add_probes(model, besides=tensors) if magnitudes else {}
     _add_outputs(model, [name for name in tensors if name not in inputs])
     runtime = Runtime(model, folder=path.parent)
     collectors = _collectors(tensors)
     largest = dict.fromkeys(probes.values(), 0.0)
+    averages = {name: _ChannelMean() for name in sorted(means)}
 
     keep = {spec.name for spec in feeding.signature.outputs}
     lock = Lock()
@@ -53,7 +58,10 @@ def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: F
         found = runtime.run(feed)
         for name, collector in collectors.items():
             collector.add(feed[name] if name in inputs else found[name])
+        sums = {name: _channel_sum(feed[name] if name in inputs else found[name]) for name in averages}
         with lock:
+            for name, (total, count) in sums.items():
+                averages[name].add(total, count)
             for probe, tensor in probes.items():
                 largest[tensor] = max(largest[tensor], float(found[probe]))
         return {name: array for name, array in found.items() if name in keep}
@@ -68,7 +76,32 @@ def calibrate(path: Path, samples: Samples, tensors: Collection[str], feeding: F
             raise CalibrationError(f"{found.not_finite} values of tensor {name!r} are NaN or infinite on finite inputs", hint=hint)
         if not found.count:
             raise CalibrationError(f"tensor {name!r} was never computed: no value was seen", hint="give calibration data that reaches this part of the model")
-    return CalibrationTable(digest, samples.digest, len(samples), statistics, largest)
+    if magnitudes:
+        largest |= {name: _largest(found) for name, found in statistics.items()}
+    return CalibrationTable(digest, samples.digest, len(samples), statistics, largest, {name: average.value() for name, average in averages.items()})
+
+
+class _ChannelMean:
+    """The mean of each slice along axis 1, the same in whatever order batches arrive."""
+
+    def __init__(self) -> None:
+        self._sum: ExactSum | None = None
+        self._count = 0
+
+    def add(self, total: Array, count: int) -> None:
+        if np.isfinite(total).all():  # what is not finite is told, with its tensor, when the pass is over
+            self._sum = self._sum or ExactSum(total.size)
+            self._sum.add(total)
+            self._count += count
+
+    def value(self) -> Array:
+        return self._sum.value() / self._count if self._sum is not None else np.zeros(0)
+
+
+def _channel_sum(array: Array) -> tuple[Array, int]:
+    """Sum of each slice along axis 1, float64 `[channels]`, and the number of values in a slice."""
+    others = tuple(axis for axis in range(array.ndim) if axis != 1)
+    return array.sum(axis=others, dtype=np.float64), array.size // array.shape[1]
 
 
 def _collectors(tensors: Collection[str]) -> dict[str, Collector]:
@@ -85,8 +118,16 @@ def _add_outputs(model: ir.Model, names: Collection[str]) -> None:
     model.graph.outputs.extend(values[name] for name in names if name not in present)
 
 
-def _add_probes(model: ir.Model) -> dict[str, str]:
-    """Let the graph itself compute the largest magnitude of each float tensor; gives probe output -> tensor.
+def _largest(found: TensorStatistics) -> float:
+    """The largest magnitude below stand-ins for infinity: exact where there are none, else within a bin of the histogram."""
+    if found.magnitude < STAND_IN_FOR_INFINITY:
+        return found.magnitude
+    edges = np.abs(np.concatenate([found.bins.low, found.bins.high]))
+    return float(edges[edges < STAND_IN_FOR_INFINITY].max(initial=0.0))
+
+
+def _add_probes(model: ir.Model, *, besides: Collection[str]) -> dict[str, str]:
+    """Let the graph itself compute the largest magnitude of each float tensor but for `besides`; gives probe output -> tensor.
 
     Stand-ins for infinity (masks) count as 0, so that they do not hide what is computed.
     """
@@ -95,7 +136,7 @@ def _add_probes(model: ir.Model) -> dict[str, str]:
     zero = add_initializer(graph, f"{_PROBE}zero", np.array(0, np.float32))
     values = [v for v in graph.inputs if v.dtype == FLOAT32] + [v for node in graph for v in node.outputs if v.dtype == FLOAT32 and constant(v) is None]
     probes: dict[str, str] = {}
-    for value in values:
+    for value in (v for v in values if v.name not in besides):
         magnitude = _op("Abs", value)
         real = _op("Where", _op("Less", magnitude, bound), magnitude, zero)
         top = ir.node("ReduceMax", [real], attributes={"keepdims": 0}, name=f"{_PROBE}{value.name}")

@@ -21,7 +21,7 @@ def table():
         "nothing": TensorStatistics(),
         "extremes": TensorStatistics.of(np.float32([-1, 2]), histogram=False),
     }
-    return CalibrationTable("m" * 64, "d" * 64, 32, statistics, {"y": 2.5, "b": 1e-30})
+    return CalibrationTable("m" * 64, "d" * 64, 32, statistics, {"y": 2.5, "b": 1e-30}, {"z": np.array([1.5, -0.1]), "a": np.array([3.0])})
 
 
 def test_a_table_comes_back_as_it_was(tmp_path):
@@ -35,15 +35,17 @@ def test_a_table_comes_back_as_it_was(tmp_path):
         assert (again.count, again.minimum, again.maximum, again.not_finite) == (seen.count, seen.minimum, seen.maximum, seen.not_finite)
         assert again.codes.tolist() == seen.codes.tolist()
         assert again.counts.tolist() == seen.counts.tolist()
+    assert {name: mean.tolist() for name, mean in loaded.means.items()} == {"z": [1.5, -0.1], "a": [3.0]}
 
 
 def test_the_same_table_has_the_same_bytes_whatever_its_order(tmp_path):
     first = table()
     second = replace(first, statistics=dict(reversed(first.statistics.items())), magnitudes=dict(reversed(first.magnitudes.items())))
+    second = replace(second, means=dict(reversed(first.means.items())))
     first.save(tmp_path / "1")
     second.save(tmp_path / "2")
     assert first.digest == second.digest
-    for name in ("table.json", "histograms.npy"):
+    for name in ("table.json", "histograms.npy", "means.npy"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
@@ -51,7 +53,8 @@ def test_the_digest_hangs_on_everything():
     base = table()
     more = {**base.statistics, "z": base.statistics["z"].merge(TensorStatistics.of(np.float32([0.5])))}
     others = [replace(base, model="x"), replace(base, data="x"), replace(base, samples=33), replace(base, statistics=more), replace(base, magnitudes={})]
-    assert len({t.digest for t in (base, *others)}) == 6
+    others += [replace(base, means={}), replace(base, means={"z": np.array([1.5, 3.0]), "a": np.array([-0.1])})]
+    assert len({t.digest for t in (base, *others)}) == 8
 
 
 @pytest.mark.parametrize("harm", ["missing", "no array", "cut", "not json", "other json"])
