@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy.typing as npt
 import onnx_ir as ir
@@ -17,12 +17,13 @@ from quant.core.registry import Options, Registry
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether an engine can be used on this host, and if not, why and how to get it."""
+    """Whether an engine can be used on this host, and if not, why and how to get it; `note` says what is good to know of it here."""
 
     available: bool
     version: str = ""
     reason: str = ""
     install: str = ""
+    note: str = ""
 
 
 class TargetOptions(Options):
@@ -30,6 +31,14 @@ class TargetOptions(Options):
 
     allow_fallback: bool = False
     """Let a candidate pass though the engine runs some of its planned layers in another format; otherwise it fails."""
+
+
+class Shapes(NamedTuple):
+    """Shapes that one input takes, batch axis included: the least along each axis, the usual, and the largest."""
+
+    least: tuple[int, ...]
+    usual: tuple[int, ...]
+    largest: tuple[int, ...]
 
 
 class Session(Protocol):
@@ -50,7 +59,13 @@ class Target(Protocol):
 
     kind: ClassVar[str]
     Options: ClassVar[type[TargetOptions]]
-    dialect: ClassVar[Dialect]
+    ahead_of_time: ClassVar[bool]
+    """Whether its engines are built here for machines elsewhere: they are not timed here, and their audits count all the same."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """The form of graph that it wants; with options, that of these options."""
+        ...
 
     @property
     def options(self) -> TargetOptions:
@@ -65,8 +80,11 @@ class Target(Protocol):
         """Why this engine has no speed of its own for a format on this host; None when it computes in it."""
         ...
 
-    def export(self, model: ir.Model, folder: Path, *, scheme: str) -> Artifact:
-        """Write `model` (already in this target's dialect) and whatever the engine needs into `folder`."""
+    def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
+        """Write `model` (already in this target's dialect) and whatever the engine needs into `folder`.
+
+        `shapes` has the shapes that the data give to inputs with dynamic dimensions; only a target that builds ahead of time is given any.
+        """
         ...
 
     def session(self, artifact: Artifact, folder: Path, *, threads: int) -> Session:

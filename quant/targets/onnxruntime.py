@@ -23,7 +23,7 @@ from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
 from quant.graph.model import write_model
 from quant.graph.runtime import Runtime, plain_options
-from quant.targets import TARGETS, Availability, TargetOptions
+from quant.targets import TARGETS, Availability, Shapes, TargetOptions
 
 INTEGER_KERNELS = frozenset(
     {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"}
@@ -37,6 +37,7 @@ class OnnxRuntime:
     """ONNX Runtime, CPU execution provider."""
 
     kind: ClassVar[str] = "onnxruntime"
+    ahead_of_time: ClassVar[bool] = False
     dialect: ClassVar[Dialect] = Dialect(
         integer=frozenset({"Conv", "Gemm", "MatMul"}),
         dynamic=frozenset({"Gemm", "MatMul"}),
@@ -81,8 +82,9 @@ class OnnxRuntime:
         """FP16 is computed in FP32 with casts around it."""
         return "ONNX Runtime computes FP16 in FP32 on this CPU, with casts around it" if number_format == "fp16" else None
 
-    def export(self, model: ir.Model, folder: Path, *, scheme: str) -> Artifact:
+    def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write `model.onnx`, one file as long as it is below 1 GiB."""
+        del shapes
         size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
         main = write_model(model, folder, single_file=size < _SINGLE_FILE_BELOW_BYTES)
         files = {p.name: digest_of_file(p) for p in sorted(folder.iterdir())}

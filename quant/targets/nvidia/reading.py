@@ -1,0 +1,81 @@
+"""What an ONNX node runs in, read from an engine's list of layers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from quant.graph.model import constant
+from quant.targets.nvidia.listing import EngineLayer
+
+_PRODUCTS = frozenset({"gemm", "correlation", "convolution", "deconv", "CaskConvolution", "CaskGemmConvolution", "CaskDeconvolution", "CaskGemm"})
+"""Kernels that are a product and nothing else."""
+_DEQUANTIZES = "runtime_fusion"
+"""A kernel made at load time; it reads codes, but turns them into floats before it multiplies."""
+_ATTENTION = "_gemm_mha"
+"""How names of kernels begin that hold a whole attention: both products and the softmax between them."""
+_FLOATS = {"Half": "fp16", "BFloat16": "bf16", "Float": "fp32", "FP8": "fp8"}
+
+
+@dataclass(frozen=True)
+class Product:
+    """A layer of the graph that was exported, as its node is written there.
+
+    Args:
+        node: Name of the node.
+        weighted: Whether one of its operands is a constant.
+        dequantizers: Names of the DequantizeLinear nodes that give its operands.
+    """
+
+    node: str
+    weighted: bool
+    dequantizers: frozenset[str]
+
+
+def products_of(model: ir.Model) -> dict[str, Product]:
+    """Name -> product, of every node of `model` that may be one."""
+    found = {}
+    for node in model.graph:
+        makers = [v.producer() for v in node.inputs[:2] if v is not None]
+        dequantizers = [m for m in makers if m is not None and m.op_type == "DequantizeLinear"]
+        weighted = any(constant(v) is not None for v in (*node.inputs[:2], *(m.inputs[0] for m in dequantizers)))
+        found[str(node.name)] = Product(str(node.name), weighted, frozenset(str(m.name) for m in dequantizers))
+    return found
+
+
+def kernel_of(layers: Sequence[EngineLayer], product: Product) -> tuple[str, str]:
+    """The kernel that computes `product`, and the format that it computes in (`unknown` when there is none in the list)."""
+    around = [layer for layer in layers if product.node in layer.nodes]
+    computing = [layer for layer in around if layer.kind in _PRODUCTS or layer.kind == _DEQUANTIZES or _is_attention(layer)] or around
+    if not computing:
+        return "(not found)", "unknown"
+    found = [(layer, _format(layer, product)) for layer in computing]
+    layer, runs = next(((x, r) for x, r in found if r != "int8"), found[0])  # one kernel in floats is enough to say so
+    return _title(layer), runs
+
+
+def _is_attention(layer: EngineLayer) -> bool:
+    return layer.name.startswith(_ATTENTION)
+
+
+def _title(layer: EngineLayer) -> str:
+    return f"{layer.kind} {_ATTENTION.strip('_')}" if _is_attention(layer) else layer.kind
+
+
+def _format(layer: EngineLayer, product: Product) -> str:
+    return "int8" if _in_integers(layer, product) else _narrowest((*layer.inputs, *layer.constants))
+
+
+def _in_integers(layer: EngineLayer, product: Product) -> bool:
+    if layer.kind in _PRODUCTS:
+        codes = layer.inputs.count("Int8")
+        return codes >= 1 and "Int8" in layer.constants if product.weighted else codes > 1
+    # A kernel of a whole attention takes Q/DQ into itself; where one is missing, another kernel takes its place.
+    return _is_attention(layer) and len(product.dequantizers) > 1 and product.dequantizers <= set(layer.nodes) and "Int8" in layer.inputs
+
+
+def _narrowest(types: Collection[str]) -> str:
+    """The format of a float kernel: that of its narrowest operand (scales and factors beside it are FP32)."""
+    return next((name for kind, name in _FLOATS.items() if kind in types), "fp32")
