@@ -39,6 +39,7 @@ def test_importing_quant_is_light():
     assert not {"torch", "onnx", "onnxruntime", "numpy", "pydantic", "transformers", "datasets"} & set(loaded)
 
 
+@pytest.mark.slow
 def test_type_checkers_see_what_is_imported_late(tmp_path):
     (tmp_path / "use.py").write_text("import quant\n\nreveal_type(quant.run)\nreveal_type(quant.load_report)\n")
     found = subprocess.run(
