@@ -7,6 +7,8 @@ SHELL := bash
 VENV  := .venv
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# `make EXTRAS=dev,openvino,tensorrt-rtx install` brings serving engines along; tests of an engine that is missing are skipped.
+EXTRAS ?= dev
 DEMO  := out/text-sentiment
 QUICK := not slow and not network and not benchmark
 
@@ -26,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 		|| { echo "make: Python 3.11 or newer is needed, and none was found; name one with: make PYTHON=/path/to/python" >&2; exit 2; }
 	@echo "setting up $(VENV): once, a few minutes"
 	'$(PYTHON)' -m venv $(VENV)
-	$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	@touch $@
 
 # A verdict of fail (1) or inconclusive (3) is what the demo found, not an error of the demo, as long as there is a report that says so.

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 from quant.cli import app
 from quant.engine.bind import bind
 from quant.recipe.load import load_recipe
+from quant.schemes import SCHEMES
+from quant.targets import TARGETS
 
 TOP = Path(__file__).resolve().parents[2]
-PAPERS = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "DECISIONS.md", "CHANGELOG.md")
+PAPERS = ("README.md", "recipes/README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "DECISIONS.md", "CHANGELOG.md")
 FENCE = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -98,10 +100,19 @@ def test_the_page_in_contributing_becomes_a_calibrator_that_is_tested_unasked(tm
     assert re.search(r"[1-9]\d* passed", done.stdout)
 
 
+@pytest.mark.parametrize("registry", [SCHEMES, TARGETS], ids=lambda registry: registry.noun)
+def test_readme_says_what_is_supported_and_what_is_not_yet(registry):
+    text = (TOP / "README.md").read_text(encoding="utf-8")
+    [row] = re.findall(rf"^\| {registry.noun}s \|(.*)\|(.*)\|$", text, re.MULTILINE)
+    now, later = (set(re.findall(r"`([\w-]+)`", cell)) for cell in row)
+    assert now == set(registry.kinds())
+    assert not later & now
+
+
 @pytest.mark.parametrize("paper", PAPERS)
 def test_links_lead_somewhere(paper):
     for target in re.findall(r"\]\(([^)#]+)\)", (TOP / paper).read_text(encoding="utf-8")):
-        assert target.startswith("https://") or (TOP / target).exists(), target
+        assert target.startswith("https://") or (TOP / paper).parent.joinpath(target).exists(), target
 
 
 @pytest.mark.parametrize("paper", PAPERS)
