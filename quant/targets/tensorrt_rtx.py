@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -96,11 +96,10 @@ class TensorRtRtx:
 
     def available(self) -> Availability:
         """Whether TensorRT-RTX is installed; it needs no GPU to build."""
-        try:
-            return Availability(available=importlib.util.find_spec(_MODULE) is not None, version=version(_PACKAGE))
-        except PackageNotFoundError:
-            reason = "TensorRT-RTX is not installed, or has no build for this machine"
-            return Availability(available=False, reason=reason, install="pip install 'quant-toolkit[tensorrt-rtx]' accepts NVIDIA's licence for it")
+        if importlib.util.find_spec(_MODULE) is None:
+            reason, install = "TensorRT-RTX is not installed", "pip install 'quant-toolkit[tensorrt-rtx]' (NVIDIA's licence applies)"
+            return Availability(available=False, reason=reason, install=install)
+        return Availability(available=True, version=version(_PACKAGE), note="builds engines without a GPU; does not run them")
 
     def emulates(self, number_format: str) -> str | None:
         """Every format: engines are built here, and run elsewhere."""

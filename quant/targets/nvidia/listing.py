@@ -68,8 +68,8 @@ def _lines(log: str) -> Iterator[EngineLayer]:
 
 
 def _nodes(metadata: str) -> tuple[str, ...]:
-    """The names in `[ONNX Layer: a][ONNX Layer: b]`; they may hold brackets themselves."""
-    return tuple(piece.strip().removesuffix("]") for piece in metadata.split(_NODE)[1:])
+    """The names in `[ONNX Layer: a][ONNX Layer: b]__gemm_from_conv1x1`; they may hold brackets themselves."""
+    return tuple(piece[: piece.rfind("]")] for piece in metadata.split(_NODE)[1:])
 
 
 def write_layers(path: Path, layers: Sequence[EngineLayer]) -> None:

@@ -65,7 +65,10 @@ def _title(layer: EngineLayer) -> str:
 
 
 def _format(layer: EngineLayer, product: Product) -> str:
-    return "int8" if _in_integers(layer, product) else _narrowest((*layer.inputs, *layer.constants))
+    if _in_integers(layer, product):
+        return "int8"
+    operands = (*layer.inputs, *layer.constants)
+    return _narrowest((*operands, *layer.outputs) if "Int8" in operands else operands)  # codes tell nothing of the floats that they become
 
 
 def _in_integers(layer: EngineLayer, product: Product) -> bool:

@@ -1,0 +1,50 @@
+import pytest
+
+from quant.targets.nvidia.listing import EngineLayer
+from quant.targets.nvidia.reading import Product, kernel_of
+
+WEIGHTED = Product("mm", weighted=True, dequantizers=frozenset({"x_dq", "w_dq"}))
+ACTIVATIONS = Product("qk", weighted=False, dequantizers=frozenset({"q_dq", "k_dq"}))
+
+
+def layer(kind, inputs, constants=(), nodes=("mm",), name="layer", *, out="Float"):
+    return EngineLayer(name, kind, tuple(inputs), tuple(constants), (out,), tuple(nodes))
+
+
+# What TensorRT-RTX 1.7.1 lists for each of these cases, shortened.
+@pytest.mark.parametrize(
+    ("product", "found", "kernel", "runs"),
+    [
+        (WEIGHTED, layer("gemm", ["Int8"], ["Int8", "Float"]), "gemm", "int8"),
+        (WEIGHTED, layer("gemm", ["Half"], ["Half", "Float"]), "gemm", "fp16"),
+        (WEIGHTED, layer("gemm", ["Float"], ["Float"]), "gemm", "fp32"),
+        (WEIGHTED, layer("runtime_fusion", ["Int8"], ["Float", "Int8"]), "runtime_fusion", "fp32"),
+        (WEIGHTED, layer("runtime_fusion", ["Int8"], ["Float", "Int8"], out="Half"), "runtime_fusion", "fp16"),
+        (WEIGHTED, layer("gemm", ["Float"], ["Float"], out="Half"), "gemm", "fp32"),
+        (WEIGHTED, layer("runtime_fusion", ["Half"], ["Int8", "Float"]), "runtime_fusion", "fp16"),
+        (WEIGHTED, layer("correlation", ["Half", "Half"], ["Float", "Half"]), "correlation", "fp16"),
+        (WEIGHTED, layer("correlation", ["Int8", "Half"], ["Int8", "Float"]), "correlation", "int8"),
+        (ACTIVATIONS, layer("gemm", ["Int8", "Int8"], ["Float"], ["qk"]), "gemm", "int8"),
+        (ACTIVATIONS, layer("gemm", ["Int8", "Half"], ["Float"], ["qk"]), "gemm", "fp16"),
+        (ACTIVATIONS, layer("kgen", ["Int8"] * 3, [], ["qk", "q_dq", "k_dq", "softmax"], "_gemm_mha_v2_1"), "kgen gemm_mha", "int8"),
+        (ACTIVATIONS, layer("kgen", ["Half"] * 3, [], ["qk", "softmax"], "_gemm_mha_v2_1"), "kgen gemm_mha", "fp16"),
+        (ACTIVATIONS, layer("kgen", ["Int8", "Half"], [], ["qk", "q_dq"], "_gemm_mha_v2_1"), "kgen gemm_mha", "fp16"),
+        (WEIGHTED, layer("kgen", ["Int8"], ["Half"], ["mm", "x_dq", "w_dq"], "__myl_MulSum_1"), "kgen", "fp16"),
+    ],
+)
+def test_the_format_is_that_of_the_kernel_that_multiplies(product, found, kernel, runs):
+    assert kernel_of([layer("kgen", ["Float"], nodes=["other"]), found], product) == (kernel, runs)
+
+
+def test_a_kernel_that_only_scales_the_result_is_not_taken_for_the_product():
+    after = layer("kgen", ["Float"], ["Float"])
+    assert kernel_of([after, layer("gemm", ["Int8"], ["Int8"]), after], WEIGHTED) == ("gemm", "int8")
+
+
+def test_one_part_in_floats_is_enough_to_disagree():
+    parts = [layer("gemm", ["Int8"], ["Int8"]), layer("gemm", ["Half"], ["Half"])]
+    assert kernel_of(parts, WEIGHTED) == ("gemm", "fp16")
+
+
+def test_a_product_that_no_kernel_names_is_unknown():
+    assert kernel_of([layer("gemm", ["Int8"], ["Int8"], ["other"])], WEIGHTED) == ("(not found)", "unknown")
