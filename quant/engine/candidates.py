@@ -11,8 +11,7 @@ from typing import Any
 import onnx_ir as ir
 
 from evaluators.fidelity import Fidelity
-from evaluators.gate import gate
-from quant.core.documents import Artifact, Audit, PrecisionPlan, Verdict
+from quant.core.documents import Artifact, Audit, PrecisionPlan
 from quant.core.files import write_text
 from quant.core.formats import Range
 from quant.core.protocols import Metric
@@ -21,6 +20,7 @@ from quant.engine.bind import Bound
 from quant.engine.cache import StageCache
 from quant.engine.checks import check_gates, check_outputs, try_metrics
 from quant.engine.machine import environment
+from quant.engine.metadata import with_metadata
 from quant.engine.prepare import Prepared
 from quant.engine.shapes import input_shapes
 from quant.errors import DataError, ModelError, QuantError, TargetError
@@ -97,7 +97,7 @@ class Workshop:
     """
 
     def __init__(self, bound: Bound, prepared: Prepared, cache: StageCache) -> None:
-        self.bound = bound
+        self.bound = with_metadata(bound, prepared.path)
         self.prepared = prepared
         self.cache = cache
         self._recipe = bound.loaded.recipe
@@ -234,7 +234,7 @@ class Workshop:
         def produce(_folder: Path) -> None:
             try_metrics(self.bound, Runtime(self.prepared.path), samples, feeding)
 
-        self.cache.stage("check", self._evaluation_key(feeding.batch_size), produce)
+        self.cache.stage("check", self.evaluation_key(feeding.batch_size), produce)
 
     def evaluate_baseline(self) -> Baseline:
         """The FP32 model over the evaluation samples.
@@ -253,7 +253,7 @@ class Workshop:
             Reference(folder / _OUTPUTS).write(found.kept)
             (folder / _NOT_FINITE).write_text(json.dumps(found.not_finite, sort_keys=True), encoding="utf-8")
 
-        folder = self.cache.stage("evaluate:fp32", self._evaluation_key(feeding.batch_size), produce)
+        folder = self.cache.stage("evaluate:fp32", self.evaluation_key(feeding.batch_size), produce)
         not_finite: dict[str, int] = json.loads((folder / _NOT_FINITE).read_text(encoding="utf-8"))
         if self.fidelity_output in not_finite:
             what = f"output {self.fidelity_output!r} of the FP32 model is not finite for {not_finite[self.fidelity_output]} of {len(samples)} samples"
@@ -264,7 +264,8 @@ class Workshop:
         finite = frozenset(spec.name for spec in self.prepared.signature.outputs if spec.name not in not_finite)
         return Baseline(predictions, folder / _OUTPUTS, finite)
 
-    def _evaluation_key(self, batch_size: int) -> dict[str, Any]:
+    def evaluation_key(self, batch_size: int) -> dict[str, Any]:
+        """Everything that predictions on the evaluation samples depend on, besides what makes them."""
         metrics = [use.model_dump(mode="json") for use in self._recipe.evaluation.metrics]
         return {**self._key("evaluation", batch_size), "metrics": metrics, "code": self.bound.code, "fidelity": self.fidelity_output, "machine": environment()}
 
@@ -289,34 +290,13 @@ class Workshop:
             if found.closeness is not None:
                 found.closeness.save(folder / _FIDELITY)
 
-        folder = self.cache.stage(f"evaluate:{built.name}", {**self._evaluation_key(feeding.batch_size), "artifact": built.artifact.digest}, produce)
+        folder = self.cache.stage(f"evaluate:{built.name}", {**self.evaluation_key(feeding.batch_size), "artifact": built.artifact.digest}, produce)
         if (folder / _NOT_FINITE).exists():
             found = json.loads((folder / _NOT_FINITE).read_text(encoding="utf-8"))
             said = ", ".join(f"output {name!r} is not finite for {count} of {len(samples)} samples" for name, count in found.items())
             raise TargetError(f"{said}, where FP32's is")
         closeness = Fidelity.load(folder / _FIDELITY) if (folder / _FIDELITY).exists() else None
         return Measured(Predictions.load(folder / _PREDICTIONS), closeness)
-
-    def gate(self, baseline: Predictions, candidate: Predictions) -> dict[int, Verdict]:
-        """Number of each gate of the recipe -> its verdict."""
-        verdicts = {}
-        for number, (name, spec) in enumerate(self.bound.gates):
-            where = self.bound.loaded.where(("gate", number))
-            try:
-                verdicts[number] = gate(
-                    self.bound.metrics[name],
-                    baseline.records[name],
-                    candidate=candidate.records[name],
-                    groups=baseline.groups[name],
-                    max_drop=spec.max_drop,
-                    relative=spec.relative,
-                    confidence=spec.confidence,
-                    resamples=spec.resamples,
-                    seed=self._recipe.data.seed,
-                )
-            except QuantError as error:
-                raise error.at(where) from error
-        return verdicts
 
 
 def metric_values(bound: Bound, predictions: Predictions) -> dict[str, float]:

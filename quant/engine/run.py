@@ -18,6 +18,7 @@ from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
 from quant.engine.fallback import judge
 from quant.engine.folder import open_folder, write_folder
+from quant.engine.gating import gate_candidate
 from quant.engine.machine import environment
 from quant.engine.prepare import prepare
 from quant.engine.summary import (
@@ -186,7 +187,7 @@ def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, ref
         built = workshop.build(job.scheme, job.target, job.plan, table)
         measured = workshop.evaluate(built, reference)
         audit = workshop.audit(built)
-        verdicts = workshop.gate(reference.predictions, measured.predictions)
+        verdicts = gate_candidate(workshop, built, reference.predictions, measured.predictions)
     except RunError:
         raise
     except QuantError as error:

@@ -90,3 +90,9 @@ def test_a_candidate_that_fails_by_its_audit_alone_says_so(make):
 
 def test_an_emulated_candidate_is_called_so(make):
     assert "fp16 on onnxruntime (emulated)" in make.reports["emulated"]().sentence
+
+
+def test_a_pass_names_what_the_engine_really_computes_before_what_it_emulates(make):
+    emulated = make.candidate("fp16", emulated="computed in FP32").model_copy(update={"size_bytes": 1})
+    report = make.report(emulated, make.candidate("int8"))
+    assert report.sentence.startswith("Pass: int8 on onnxruntime keeps")
