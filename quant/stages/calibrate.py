@@ -16,13 +16,12 @@ from quant.core.table import CalibrationTable
 from quant.data.samples import Samples
 from quant.errors import CalibrationError
 from quant.graph.fp16 import STAND_IN_FOR_INFINITY
-from quant.graph.layers import FLOAT32
-from quant.graph.model import add_initializer, constant, read_model
+from quant.graph.model import read_model
+from quant.graph.probes import add_probes
 from quant.graph.runtime import Runtime
 from quant.stages.running import Array, Feeding, Outputs, run_samples
 
 _BUFFER_BYTES = 256 << 20
-_PROBE = "calibration_magnitude:"
 
 
 def calibrate(
@@ -44,7 +43,7 @@ def calibrate(
     """
     model = read_model(path)
     inputs = {str(v.name) for v in model.graph.inputs}
-    probes = _add_probes(model, besides=tensors) if magnitudes else {}
+    probes = add_probes(model, besides=tensors) if magnitudes else {}
     _add_outputs(model, [name for name in tensors if name not in inputs])
     runtime = Runtime(model, folder=path.parent)
     collectors = _collectors(tensors)
@@ -124,34 +123,3 @@ def _largest(found: TensorStatistics) -> float:
         return found.magnitude
     edges = np.abs(np.concatenate([found.bins.low, found.bins.high]))
     return float(edges[edges < STAND_IN_FOR_INFINITY].max(initial=0.0))
-
-
-def _add_probes(model: ir.Model, *, besides: Collection[str]) -> dict[str, str]:
-    """Let the graph itself compute the largest magnitude of each float tensor but for `besides`; gives probe output -> tensor.
-
-    Stand-ins for infinity (masks) count as 0, so that they do not hide what is computed.
-    """
-    graph = model.graph
-    bound = add_initializer(graph, f"{_PROBE}bound", np.array(STAND_IN_FOR_INFINITY, np.float32))
-    zero = add_initializer(graph, f"{_PROBE}zero", np.array(0, np.float32))
-    values = [v for v in graph.inputs if v.dtype == FLOAT32] + [v for node in graph for v in node.outputs if v.dtype == FLOAT32 and constant(v) is None]
-    probes: dict[str, str] = {}
-    for value in (v for v in values if v.name not in besides):
-        magnitude = _op("Abs", value)
-        real = _op("Where", _op("Less", magnitude, bound), magnitude, zero)
-        top = ir.node("ReduceMax", [real], attributes={"keepdims": 0}, name=f"{_PROBE}{value.name}")
-        top.outputs[0].name, top.outputs[0].dtype, top.outputs[0].shape = f"{_PROBE}{value.name}", FLOAT32, ir.Shape([])
-        producer = real.producer()
-        assert producer is not None
-        nodes = [n for n in (magnitude.producer(), producer.inputs[0].producer() if producer.inputs[0] else None, producer, top) if n is not None]
-        graph.extend(nodes)
-        graph.outputs.append(top.outputs[0])
-        probes[f"{_PROBE}{value.name}"] = str(value.name)
-    return probes
-
-
-def _op(op: str, *inputs: ir.Value) -> ir.Value:
-    node = ir.node(op, list(inputs))
-    node.outputs[0].name = f"{_PROBE}{op}:{inputs[0].name}"
-    node.outputs[0].dtype = ir.DataType.BOOL if op == "Less" else FLOAT32
-    return node.outputs[0]

@@ -89,7 +89,7 @@ class Bench:
         self.path = folder / "model.onnx"
         model = read_model(self.path)
         found: Signature = signature(model)
-        dialect = TARGETS.get("onnxruntime").dialect
+        dialect = TARGETS.make("onnxruntime").dialect
         scheme = SCHEMES.make("int8")
         self.points = dict(scheme.needs(model, scheme.plan(model, find_layers(model), dialect), dialect).ranges)
         self.samples = Texts(np.load(folder / "tokens.npy")[:texts], tuple(spec.name for spec in found.inputs))

@@ -15,7 +15,7 @@ from quant.graph.runtime import Runtime
 from quant.schemes import SCHEMES, Evidence
 from quant.targets import TARGETS
 
-DIALECT = TARGETS.get("onnxruntime").dialect
+DIALECT = TARGETS.make("onnxruntime").dialect
 
 
 def load_zoo():

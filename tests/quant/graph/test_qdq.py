@@ -14,7 +14,7 @@ from quant.graph.qdq import write_int8
 from quant.graph.runtime import Runtime
 from quant.targets import TARGETS
 
-DIALECT = TARGETS.get("onnxruntime").dialect
+DIALECT = TARGETS.make("onnxruntime").dialect
 
 
 def ops(model):

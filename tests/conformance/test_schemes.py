@@ -1,0 +1,117 @@
+"""What every scheme owes, whatever it does; run over the registry."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from quant.core.formats import FORMATS, GRIDS, Range
+from quant.errors import PlanError
+from quant.graph.importing import raise_opset
+from quant.graph.layers import find_layers
+from quant.graph.runtime import Runtime
+from quant.schemes import SCHEMES, Evidence
+from quant.targets import TARGETS
+
+SPEC = importlib.util.spec_from_file_location("zoo", Path(__file__).parents[1] / "quant" / "graph" / "zoo.py")
+zoo = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(zoo)
+
+GRAPHS = ("residual with relu", "attention", "gemm with factors", "an if that captures", "names that are taken")
+DIALECTS = {kind: TARGETS.make(kind).dialect for kind in TARGETS}
+pytestmark = pytest.mark.parametrize("kind", SCHEMES.kinds())
+
+
+def untrained(kind):
+    return SCHEMES.get(kind).data != "training"
+
+
+def evidence(proto, needs):
+    """What calibration would find over a few feeds."""
+    model = ir.from_proto(proto)
+    present = {v.name for v in model.graph.outputs}
+    model.graph.outputs.extend(v for node in model.graph for v in node.outputs if v.dtype == ir.DataType.FLOAT and v.name not in present)
+    runtime = Runtime(model, optimize=False)
+    found = [runtime.run(feed) | feed for feed in (zoo.feed(proto, seed) for seed in range(3))]
+    values = {name: np.concatenate([f[name].reshape(-1) for f in found]) for name, array in found[0].items() if array.dtype == np.float32}
+    means = {name: np.mean([f[name].mean(axis=tuple(i for i in range(f[name].ndim) if i != 1)) for f in found], axis=0) for name in needs.means}
+    ranges = {name: Range(float(values[name].min()), float(values[name].max())) for name in needs.ranges}
+    return Evidence(ranges, {n: float(np.abs(a).max()) for n, a in values.items()} if needs.magnitudes else {}, means)
+
+
+def carried_out(kind, proto, dialect, **options):
+    scheme, model = SCHEMES.make(kind, options), raise_opset(ir.from_proto(proto), dialect.opset)
+    plan = scheme.plan(model, find_layers(model), dialect)
+    needs = scheme.needs(model, plan, dialect)
+    done = scheme.apply(model, plan, evidence(proto, needs), dialect)
+    return model, plan, needs, done
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_plan_names_every_layer_once_in_order_with_a_format_and_a_reason(kind, graph, target):
+    model = ir.from_proto(zoo.ZOO[graph]())
+    layers = find_layers(model)
+    scheme = SCHEMES.make(kind)
+    plan = scheme.plan(model, layers, DIALECTS[target])
+    assert [(c.layer, c.op) for c in plan.layers] == [(x.name, x.op) for x in layers]
+    assert all(c.format in {*FORMATS, scheme.base} and c.reason for c in plan.layers)
+    assert (plan.scheme, plan.base) == (kind, scheme.base)
+    assert plan == scheme.plan(model, layers, DIALECTS[target])
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_a_carried_out_plan_keeps_inputs_and_outputs_and_gives_the_same_bytes_again(kind, graph, target):
+    proto, dialect = zoo.ZOO[graph](), DIALECTS[target]
+    if not untrained(kind):
+        pytest.skip("this scheme trains")
+    model, plan, needs, done = carried_out(kind, proto, dialect)
+    after = ir.to_proto(model)
+    for part in ("input", "output"):
+        assert [v.SerializeToString() for v in getattr(after.graph, part)] == [v.SerializeToString() for v in getattr(proto.graph, part)]
+    assert set(done.quantized) <= set(plan.quantized)
+    assert all(grid.name in GRIDS for grid in needs.ranges.values())
+    again = ir.to_proto(carried_out(kind, proto, dialect)[0])
+    assert after.SerializeToString(deterministic=True) == again.SerializeToString(deterministic=True)
+    feed = zoo.feed(proto, 1)
+    exact = ReferenceEvaluator(proto).run(None, feed)
+    for found, expected in zip(Runtime(model, optimize=False).run(feed).values(), exact, strict=True):
+        assert np.square(found - expected).mean() <= np.square(expected).mean() / 100  # 20 dB; the schemes' own tests ask for more
+
+
+@pytest.mark.parametrize("target", DIALECTS)
+def test_excluded_layers_really_stay_in_float(kind, target):
+    if not untrained(kind):
+        pytest.skip("this scheme trains")
+    proto = zoo.ZOO["residual with relu"]()
+    model, _, _, done = carried_out(kind, proto, DIALECTS[target], exclude=["conv_c1", "op:Gemm"])
+    assert {c.layer: (c.format, c.reason) for c in done.layers if c.layer in {"conv_c1", "gemm_y"}} == dict.fromkeys(
+        ("conv_c1", "gemm_y"), ("fp32", "excluded by the recipe")
+    )
+    untouched = {x.name: x.node for x in find_layers(ir.from_proto(proto))}
+    for name in ("conv_c1", "gemm_y"):
+        node = next(n for n in model.graph if n.name == name)
+        weight = node.inputs[1].const_value
+        assert weight.dtype == ir.DataType.FLOAT
+        assert weight.numpy().tobytes() == untouched[name].inputs[1].const_value.numpy().tobytes()
+
+
+def test_only_included_layers_are_quantized(kind):
+    model = ir.from_proto(zoo.ZOO["attention"]())
+    for dialect in DIALECTS.values():
+        plan = SCHEMES.make(kind, {"include": ["matmul_[qk]"]}).plan(model, find_layers(model), dialect)
+        assert set(plan.quantized) <= {"matmul_q", "matmul_k"}
+        assert {c.reason for c in plan.layers if c.layer not in {"matmul_q", "matmul_k"}} == {"not included by the recipe"}
+
+
+@pytest.mark.parametrize("option", ["include", "exclude"])
+def test_a_pattern_that_matches_nothing_is_an_error_with_the_nearest_names(kind, option):
+    model = ir.from_proto(zoo.ZOO["relu"]())
+    for dialect in DIALECTS.values():
+        with pytest.raises(PlanError, match="pattern 'conv_c9' matches no layer\nhint: did you mean 'conv_c") as caught:
+            SCHEMES.make(kind, {option: ["conv_c9"]}).plan(model, find_layers(model), dialect)
+        assert "conv_c1" in str(caught.value)

@@ -1,0 +1,108 @@
+"""What every target owes, whatever it does; run over the registry."""
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from quant.core.digest import digest_of_file
+from quant.core.documents import Artifact, LayerChoice, PrecisionPlan
+from quant.core.formats import FORMATS
+from quant.graph.layers import LAYER_OPS, find_layers
+from quant.graph.runtime import Runtime
+from quant.targets import TARGETS
+
+SPEC = importlib.util.spec_from_file_location("zoo", Path(__file__).parents[1] / "quant" / "graph" / "zoo.py")
+zoo = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(zoo)
+
+GRAPHS = ("residual with relu", "attention", "gemm with factors")
+
+
+@pytest.fixture(params=TARGETS.kinds())
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def target(kind):
+    made = TARGETS.make(kind)
+    here = made.available()
+    if not here.available:
+        assert here.reason
+        pytest.skip(here.reason)
+    return made
+
+
+def fixed(graph):
+    """A graph of the zoo with fixed shapes, which every engine takes."""
+    proto = zoo.ZOO[graph]()
+    for value in (*proto.graph.input, *proto.graph.output, *proto.graph.value_info):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param:
+                dim.dim_value = zoo.ROWS
+    return proto
+
+
+def float_plan(model):
+    return PrecisionPlan(scheme="fp32", base="fp32", layers=tuple(LayerChoice(layer=x.name, op=x.op, format="fp32", reason="test") for x in find_layers(model)))
+
+
+def test_it_says_whether_it_is_available_and_if_not_why(kind):
+    here = TARGETS.make(kind).available()
+    assert here.version if here.available else here.reason and here.install
+
+
+def test_its_dialect_makes_sense(kind):
+    dialect = TARGETS.make(kind).dialect
+    assert dialect.integer <= LAYER_OPS
+    assert dialect.dynamic <= LAYER_OPS
+    assert dialect.transparent <= dialect.chained
+    assert not dialect.melting & dialect.chained
+    assert dialect.integer_bias <= dialect.integer
+    assert dialect.weights.symmetric
+
+
+def test_it_has_a_word_on_every_format(kind):
+    for number_format in FORMATS:
+        said = TARGETS.make(kind).emulates(number_format)
+        assert said is None or said
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_what_is_exported_and_loaded_again_computes_the_model(target, graph, tmp_path):
+    proto = fixed(graph)
+    artifact = target.export(ir.from_proto(proto), tmp_path / "files", scheme="fp32")
+    session = target.session(artifact, tmp_path / "files", threads=1)
+    feed = zoo.feed(proto, 0)
+    expected = Runtime(ir.from_proto(proto), optimize=False).run(feed)
+    found = session.run(feed)
+    assert list(session.outputs) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-3, atol=1e-3 * np.abs(array).max())
+
+
+def test_an_artifact_tells_its_files_with_digests_and_size(kind, target, tmp_path):
+    proto = fixed("residual with relu")
+    artifact = target.export(ir.from_proto(proto), tmp_path / "files", scheme="fp32")
+    there = {str(p.relative_to(tmp_path / "files")): p for p in (tmp_path / "files").rglob("*") if p.is_file()}
+    assert dict(artifact.files) == {name: digest_of_file(there[name]) for name in artifact.files}  # a log may be left untold
+    assert sum(there[name].stat().st_size for name in artifact.files) <= artifact.size_bytes <= sum(path.stat().st_size for path in there.values())
+    assert artifact.main in artifact.files
+    assert (artifact.target, artifact.scheme) == (kind, "fp32")
+    artifact.save(tmp_path / "artifact.json")
+    assert Artifact.load(tmp_path / "artifact.json") == artifact
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
+def test_an_audit_tells_every_layer_once(kind, target, graph, tmp_path):
+    model = ir.from_proto(fixed(graph))
+    plan = float_plan(model)
+    outputs = {x.name: str(x.node.outputs[0].name) for x in find_layers(model)}
+    artifact = target.export(ir.from_proto(fixed(graph)), tmp_path, scheme="fp32")
+    audit = target.audit(artifact, tmp_path, plan, outputs)
+    assert [(row.layer, row.planned) for row in audit.rows] == [(c.layer, c.format) for c in plan.layers]
+    assert all(row.kernel and row.agrees == (row.runs == row.planned) for row in audit.rows)
+    assert (audit.target, audit.scheme) == (kind, "fp32")
