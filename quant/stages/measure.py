@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -85,7 +85,7 @@ def measure_latency(
         sessions: Name -> a loaded artifact.
         asked: The requests; they come round again when there are fewer than `rounds`.
         rounds: Timed runs of each session.
-        warmup: Runs before them.
+        warmup: Runs before them, after one for every shape among the requests.
         baseline: The name that ratios are taken to.
         batch_size: Samples in a request.
     """
@@ -96,8 +96,19 @@ def measure_latency(
 
         return once
 
+    # An engine may make itself ready for each shape when it first sees it: that belongs to a first inference, not to a latency.
+    for session, request in product(sessions.values(), _of_each_shape(asked)):
+        session.run(request)
     runs = {name: runner(session) for name, session in sessions.items()}
     return measure(runs, requests=rounds, warmup=warmup, baseline=baseline, batch_size=batch_size)
+
+
+def _of_each_shape(asked: Sequence[Request]) -> list[Request]:
+    """The first request of each combination of shapes."""
+    first: dict[tuple[tuple[int, ...], ...], Request] = {}
+    for request in asked:
+        first.setdefault(tuple(request[name].shape for name in sorted(request)), request)
+    return list(first.values())
 
 
 def measure_first_runs(artifacts: Mapping[str, tuple[Artifact, Path]], request: Request, *, threads: int) -> dict[str, FirstRun]:
