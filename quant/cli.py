@@ -238,7 +238,7 @@ def doctor(as_json: Json = False) -> None:
     engines = {}
     for kind in TARGETS:
         here = TARGETS.make(kind).available()
-        engines[kind] = f"version {here.version}" if here.available else f"not available: {here.reason} ({here.install})"
+        engines[kind] = "; ".join(filter(None, (f"version {here.version}", here.note))) if here.available else f"not available: {here.reason} ({here.install})"
     machine = {**environment(), "threads": str(worker_count())}
     found = {"targets": engines, "environment": machine, "cache": str(cache_folder())}
     if as_json:

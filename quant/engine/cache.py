@@ -20,7 +20,7 @@ from quant.core.digest import digest_of, digest_of_file
 from quant.core.files import disk_errors, make_folder
 from quant.engine.lock import part_folder, remove_left_parts
 
-LIBRARIES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "pillow")
+LIBRARIES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "openvino", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "pillow")
 """Libraries whose version can change a result."""
 
 
