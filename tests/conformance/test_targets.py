@@ -88,9 +88,11 @@ def test_an_artifact_tells_its_files_with_digests_and_size(kind, target, tmp_pat
     proto = fixed("residual with relu")
     artifact = target.export(ir.from_proto(proto), tmp_path / "files", scheme="fp32")
     there = {str(p.relative_to(tmp_path / "files")): p for p in (tmp_path / "files").rglob("*") if p.is_file()}
-    assert dict(artifact.files) == {name: digest_of_file(there[name]) for name in artifact.files}  # a log may be left untold
-    assert sum(there[name].stat().st_size for name in artifact.files) <= artifact.size_bytes <= sum(path.stat().st_size for path in there.values())
-    assert artifact.main in artifact.files
+    # What differs from build to build (a log, an engine) may be left untold; what is told is true.
+    assert dict(artifact.files) == {name: digest_of_file(there[name]) for name in artifact.files}
+    assert artifact.files
+    assert artifact.main in there
+    assert there[artifact.main].stat().st_size <= artifact.size_bytes <= sum(path.stat().st_size for path in there.values())
     assert (artifact.target, artifact.scheme) == (kind, "fp32")
     artifact.save(tmp_path / "artifact.json")
     assert Artifact.load(tmp_path / "artifact.json") == artifact
