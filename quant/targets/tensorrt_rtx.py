@@ -108,7 +108,8 @@ class TensorRtRtx:
     def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write the graph, and for each compute capability the engine, the build log and the list of layers.
 
-        The engine's bytes may differ from build to build, so only the graph and the lists of layers have digests.
+        The engine's bytes may differ from build to build, so only the graph and the lists of layers have digests. The size is that
+        of one engine, the largest: all that a machine needs.
 
         Raises:
             TargetError: A GPU lacks a format of the graph, an input has dynamic dimensions without a profile, or TensorRT refuses the graph.
@@ -129,7 +130,7 @@ class TensorRtRtx:
         unsteady = {part for parts in files.values() for part in (parts.engine, parts.log)}
         digests = {p.name: digest_of_file(p) for p in sorted(folder.iterdir()) if p not in unsteady}
         largest = max(parts.engine.stat().st_size for parts in files.values())
-        return Artifact(target=self.kind, scheme=scheme, main=next(iter(files.values())).engine.name, files=digests, size_bytes=largest)
+        return Artifact(target=self.kind, scheme=scheme, main=path.name, files=digests, size_bytes=largest)
 
     def _profile(self, model: ir.Model, shapes: Mapping[str, Shapes]) -> dict[str, Shapes]:
         """Shapes of every input that has dynamic dimensions: the recipe's, else those of the data."""

@@ -176,7 +176,6 @@ def test_each_gpu_gets_an_engine_a_log_and_a_list_of_layers_in_silence(tmp_path,
     assert capfd.readouterr() == ("", "")
     kinds = {f"{name}.{capability}.{end}" for capability in ("sm86", "sm120") for name, end in (("model", "engine"), ("build", "log"), ("layers", "json"))}
     assert {p.name for p in tmp_path.iterdir()} == kinds | {"model.onnx", "model.onnx.data"}
-    assert artifact.main == "model.sm86.engine"
     assert artifact.size_bytes == max(p.stat().st_size for p in tmp_path.glob("*.engine"))
     assert all(row.agrees for row in target.audit(artifact, tmp_path, plan, {}).rows)
 
