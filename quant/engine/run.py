@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from evaluators.latency import Latency
@@ -19,25 +17,13 @@ from quant.engine.candidates import Baseline, Built, Workshop
 from quant.engine.fallback import judge
 from quant.engine.folder import open_folder, write_folder
 from quant.engine.gating import gate_candidate
-from quant.engine.machine import environment
 from quant.engine.prepare import prepare
-from quant.engine.summary import (
-    Outcome,
-    Status,
-    baseline_row,
-    calibration_summary,
-    candidate_row,
-    data_summary,
-    fastest_passing,
-    latency_row,
-    model_summary,
-    overall,
-)
-from quant.engine.timing import time_artifacts, timed_threads
+from quant.engine.reporting import Clock, Findings, make_report
+from quant.engine.summary import Outcome, Status
+from quant.engine.timing import time_artifacts
 from quant.errors import PlanError, QuantError, RunError, TargetError
 from quant.recipe.load import load_recipe
-from quant.report.document import Report, Timings
-from quant.report.sentence import verdict_sentence
+from quant.report.document import Report
 
 
 @dataclass(frozen=True)
@@ -76,49 +62,20 @@ def run(recipe: Path | str, *, output: Path | str, overrides: Sequence[str] = ()
     Raises:
         QuantError: The recipe, a source, the model or the data cannot be used, or the folder cannot be written.
     """
-    started, clock = datetime.now(UTC), time.monotonic()
-    output = Path(output)
-    loaded = load_recipe(Path(recipe), overrides)
-    bound = bind(loaded, trust_code=trust_code)
-    with open_folder(output):
+    clock = Clock()
+    bound = bind(load_recipe(Path(recipe), overrides), trust_code=trust_code)
+    with open_folder(Path(output)):
         cache = StageCache(cache_folder() / "stages")
-        prepared = prepare(bound, cache, trust_code=trust_code)
-        workshop = Workshop(bound, prepared, cache)
+        workshop = Workshop(bound, prepare(bound, cache, trust_code=trust_code), cache)
         jobs = planned_jobs(workshop)
         workshop.check()
         table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
         reference = workshop.evaluate_baseline()
         outcomes, baselines = _candidates(workshop, jobs, table, reference)
-        latency, first = _times(workshop, outcomes, baselines)
-        size = next(iter(baselines.values())).artifact.size_bytes
-        rows = tuple(candidate_row(o, workshop, baselines.get(o.target), latency) for o in outcomes)
-        built = [*baselines.values(), *(o.built for o in outcomes if o.built is not None)]
-        baseline = baseline_row(bound, prepared, reference.predictions, size)
-        verdict = overall(outcomes)
-        report = Report(
-            name=loaded.recipe.name,
-            description=loaded.recipe.description,
-            verdict=verdict,
-            sentence=verdict_sentence(verdict, rows, baseline=baseline),
-            baseline=baseline,
-            candidates=rows,
-            model=model_summary(bound, prepared),
-            data=data_summary(bound, prepared),
-            calibration=calibration_summary(bound, table, outcomes),
-            environment=environment(),
-            recipe=loaded.resolved_yaml(),
-            timings=Timings(
-                started=started.isoformat(timespec="seconds"),
-                seconds=time.monotonic() - clock,
-                stages=dict(cache.seconds),
-                threads=timed_threads(workshop),
-                batch_size=loaded.recipe.latency.batch_size,
-                latency=tuple(latency_row(b, latency[b.name], first.get(b.name)) for b in built if b.name in latency),
-                fastest_passing=fastest_passing(outcomes, latency),
-            ),
-        ).with_digest()
-        write_folder(output, report, outcomes, baselines, table)
-    return Run(report, output)
+        findings = Findings(reference, table, outcomes, baselines, *_times(workshop, outcomes, baselines))
+        report = make_report(workshop, findings, clock)
+        write_folder(Path(output), report, outcomes, baselines, table)
+    return Run(report, Path(output))
 
 
 def planned_jobs(workshop: Workshop) -> list[Job]:
