@@ -1,0 +1,1 @@
+"""Rules, one or a few closely related ones a file."""
