@@ -154,7 +154,7 @@ def _read(path: Path) -> ir.Model:
 
 def _findings(facts: Facts, rules: Sequence[Rule], shown: set[Severity]) -> tuple[Finding, ...]:
     order = {node: number for number, node in enumerate(facts.nodes)}
-    rows = []
+    rows: list[tuple[int, str, int, int, Finding]] = []
     for rule in rules:
         for place in rule.check(facts):
             severity = place.severity or rule.severity
@@ -164,7 +164,7 @@ def _findings(facts: Facts, rules: Sequence[Rule], shown: set[Severity]) -> tupl
             name = "" if node is None else node.name or f"{node.op_type} that makes {', '.join(str(v.name) for v in node.outputs)}"
             finding = Finding(rule=rule.kind, severity=severity, node=name, op="" if node is None else node.op_type, tensor=place.tensor, detail=place.detail)
             rows.append((SEVERITIES.index(severity), rule.kind, -1 if node is None else order.get(node, -1), len(rows), finding))
-    return tuple(row[-1] for row in sorted(rows, key=lambda row: row[:-1]))
+    return tuple(row[4] for row in sorted(rows, key=lambda row: row[:4]))
 
 
 def _words(rule: Rule) -> RuleText:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from quant.graph.model import attribute
 from quant.lint.quantizers import Quantizer
-from quant.lint.values import integer
+from quant.lint.values import MATRIX, integer, optional
 
 if TYPE_CHECKING:
     from quant.lint.facts import Facts
@@ -96,17 +96,16 @@ class Layer:
             case "Gemm":
                 return 0 if integer(self.node, "transB", 0) else 1
         shape = self.shapes[1]
-        return None if shape is None or len(shape) < 2 else len(shape) - 1
+        return None if shape is None or len(shape) < MATRIX else len(shape) - 1
 
 
 def find_layers(facts: Facts) -> tuple[Layer, ...]:
     """Every layer of the graph and of the graphs nested in it."""
     found = []
     for node in facts.standard(*LAYER_OPS):
-        if len(node.inputs) < 2 or node.inputs[0] is None or node.inputs[1] is None:
-            continue
-        left, right = (operand(facts, v) for v in (node.inputs[0], node.inputs[1]))
-        found.append(Layer(node, left, right, (facts.shape(node.inputs[0]), facts.shape(node.inputs[1]))))
+        first, second = optional(node, 0), optional(node, 1)
+        if first is not None and second is not None:
+            found.append(Layer(node, operand(facts, first), operand(facts, second), (facts.shape(first), facts.shape(second))))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy.typing as npt
 import onnx_ir as ir
 
-from quant.lint.values import integer, shape_of
+from quant.lint.values import MATRIX, integer, optional, shape_of
 
 if TYPE_CHECKING:
     from quant.lint.facts import Facts
@@ -60,7 +60,7 @@ class Quantizer:
         scale = shape_of(self.scale)
         if scale is None:
             return None
-        if len(scale) >= 2:
+        if len(scale) >= MATRIX:
             return "block"
         return "tensor" if not scale or scale[0] == 1 else "channel"
 
@@ -81,7 +81,7 @@ def output_type(node: ir.Node, version: int) -> ir.DataType | None:
 
 def code_type(node: ir.Node, types: dict[ir.Value, ir.DataType], version: int) -> ir.DataType | None:
     """Type of the codes of a quantizer: that of its zero point, what it asks for, or ONNX's default of UINT8."""
-    zero = node.inputs[2] if len(node.inputs) > 2 else None
+    zero = optional(node, 2)
     if node.op_type == "DequantizeLinear":
         return types.get(node.inputs[0]) if node.inputs[0] is not None else None
     if zero is not None:
@@ -92,7 +92,7 @@ def code_type(node: ir.Node, types: dict[ir.Value, ir.DataType], version: int) -
 def is_quantizer(node: ir.Node) -> bool:
     """Whether a node is a QuantizeLinear or a DequantizeLinear with what it needs."""
     named = node.op_type in {"QuantizeLinear", "DequantizeLinear"} and node.domain in _DOMAINS
-    return named and len(node.inputs) >= 2 and node.inputs[0] is not None and node.inputs[1] is not None and len(node.outputs) == 1
+    return named and optional(node, 0) is not None and optional(node, 1) is not None and len(node.outputs) == 1
 
 
 def find_quantizers(facts: Facts) -> dict[ir.Node, Quantizer]:
@@ -104,7 +104,7 @@ def find_quantizers(facts: Facts) -> dict[ir.Node, Quantizer]:
         data, scale = node.inputs[0], node.inputs[1]
         assert data is not None, "is_quantizer has looked"
         assert scale is not None, "is_quantizer has looked"
-        zero = node.inputs[2] if len(node.inputs) > 2 else None
+        zero = optional(node, 2)
         found[node] = Quantizer(
             node,
             node.op_type == "QuantizeLinear",

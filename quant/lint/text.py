@@ -5,9 +5,11 @@ from __future__ import annotations
 import unicodedata
 from itertools import groupby
 
+from quant.lint import SEVERITIES
 from quant.lint.check import Checked, Finding
 
 _SHOWN = 10
+_COUNTED = {"error": "refused", "silent": "silently otherwise", "warning": "to know"}
 
 
 def printable(text: str) -> str:
@@ -35,7 +37,7 @@ def checked_text(checked: Checked) -> str:
             lines.append(f"    and {len(places) - _SHOWN} more (--json shows all)")
         lines += [f"  {name}: {text}" for name, text in (("why", said.why), ("fix", said.fix), ("TensorRT says", said.text), ("seen", said.observed)) if text]
         lines.append("")
-    counts = [f"{checked.count(s)} {name}" for s, name in (("error", "refused"), ("silent", "silently otherwise"), ("warning", "warnings"))]
+    counts = [f"{checked.count(s)} {_COUNTED[s]}" for s in SEVERITIES]
     left = " left in the copy" if checked.mended is not None else ""
     lines.append(f"{printable(checked.model)} for {checked.target}: " + (", ".join(counts) + left if checked.findings else f"nothing found{left}"))
     return "\n".join(lines) + "\n"

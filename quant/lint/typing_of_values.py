@@ -15,15 +15,19 @@ from quant.lint.quantizers import code_type, is_quantizer, output_type
 from quant.lint.values import integer
 
 _SAME_AS_FIRST = frozenset(
-    """Abs Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Celu Clip Concat Conv ConvTranspose Cos Cosh CumSum DepthToSpace
-    Div Dropout Einsum Elu Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool GroupNormalization
-    HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LayerNormalization LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul Max MaxPool
-    Mean MeanVarianceNormalization Min Mish Mod Mul Neg PRelu Pad Pow RMSNormalization Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean
-    ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence Round ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin
-    Sinh Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Upsample""".split()
+    """
+    Abs Acos Acosh Add Asin Asinh Atan Atanh AveragePool BatchNormalization Ceil Celu Clip Concat Conv ConvTranspose Cos Cosh CumSum DepthToSpace Div
+    Dropout Einsum Elu Erf Exp Expand Flatten Floor Gather GatherElements GatherND Gelu Gemm GlobalAveragePool GlobalLpPool GlobalMaxPool
+    GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LayerNormalization LeakyRelu Log LogSoftmax LpNormalization
+    LpPool MatMul Max MaxPool Mean MeanVarianceNormalization Min Mish Mod Mul Neg PRelu Pad Pow RMSNormalization Reciprocal ReduceL1 ReduceL2
+    ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Resize ReverseSequence Round
+    ScatterElements ScatterND Selu Shrink Sigmoid Sign Sin Sinh Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh
+    ThresholdedRelu Tile Transpose Trilu Unsqueeze Upsample
+    """.split()  # noqa: SIM905
 )
-_BOOLS = frozenset({"And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor"})
-_INT64S = frozenset({"ArgMax", "ArgMin", "NonZero", "Shape", "Size"})
+_SAME_AS_SECOND = frozenset({"CastLike", "Where"})
+_BOOLS = ("And", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual", "Not", "Or", "Xor")
+_FIXED = dict.fromkeys(_BOOLS, ir.DataType.BOOL) | dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"), ir.DataType.INT64)
 
 
 def made_types(model: ir.Model, nodes: Iterable[ir.Node], version: int) -> dict[ir.Value, ir.DataType]:
@@ -37,7 +41,7 @@ def made_types(model: ir.Model, nodes: Iterable[ir.Node], version: int) -> dict[
     for node in nodes:
         own = _own_type(node, types, version)
         for position, value in enumerate(node.outputs):
-            first = position == 0 or node.op_type in {"Split"}
+            first = position == 0 or node.op_type == "Split"
             _note(types, value, own if own is not None and first else value.dtype)
     return types
 
@@ -52,16 +56,11 @@ def _own_type(node: ir.Node, types: dict[ir.Value, ir.DataType], version: int) -
     inputs = [None if v is None else types.get(v) for v in node.inputs]
     if is_quantizer(node):
         return code_type(node, types, version) if node.op_type == "QuantizeLinear" else output_type(node, version) or inputs[1]
-    match node.op_type:
-        case "Cast":
-            asked = integer(node, "to", 0)
-            return ir.DataType(asked) if asked in {int(d) for d in ir.DataType} else None
-        case "CastLike" | "Where":
-            return inputs[1] if len(inputs) > 1 else None
-        case op if op in _BOOLS:
-            return ir.DataType.BOOL
-        case op if op in _INT64S:
-            return ir.DataType.INT64
-        case op if op in _SAME_AS_FIRST:
-            return inputs[0] if inputs else None
-    return None
+    if node.op_type == "Cast":
+        asked = integer(node, "to", 0)
+        return ir.DataType(asked) if asked in {int(d) for d in ir.DataType} else None
+    if node.op_type in _FIXED:
+        return _FIXED[node.op_type]
+    like = 1 if node.op_type in _SAME_AS_SECOND else 0
+    known = node.op_type in _SAME_AS_FIRST | _SAME_AS_SECOND and like < len(inputs)
+    return inputs[like] if known else None

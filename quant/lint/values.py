@@ -10,6 +10,15 @@ import onnx_ir as ir
 
 from quant.errors import ModelError
 
+_FLOAT_BYTES = 4
+MATRIX = 2
+"""Axes of a matrix."""
+
+
+def optional(node: ir.Node, position: int) -> ir.Value | None:
+    """The input at `position`, which may have been left out."""
+    return node.inputs[position] if position < len(node.inputs) else None
+
 
 def shape_of(value: ir.Value | None) -> tuple[int | None, ...] | None:
     """Shape of a value, None for a length that is not fixed; None when even the rank is unknown."""
@@ -38,7 +47,7 @@ def stored(value: ir.Value | None) -> npt.NDArray[Any] | None:
 
 def floats(array: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
     """The values of any numeric array, as float64."""
-    return array.astype(np.float32).astype(np.float64) if array.dtype.kind == "V" or array.dtype.itemsize < 4 else array.astype(np.float64)
+    return array.astype(np.float32).astype(np.float64) if array.dtype.kind == "V" or array.dtype.itemsize < _FLOAT_BYTES else array.astype(np.float64)
 
 
 def integer(node: ir.Node, name: str, default: int) -> int:

@@ -22,7 +22,9 @@ class AttentionNotFused(Rule):
     kind: ClassVar[str] = "Q24"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "the quantized attention is not fused"
-    why: ClassVar[str] = "One kernel needs codes at both products: Q, K, the output of softmax and V. Without any of them there are three kernels and a score matrix in memory."
+    why: ClassVar[str] = (
+        "One kernel needs codes at both products: Q, K, the output of softmax and V. Without any of them there are three kernels and a score matrix in memory."
+    )
     fix: ClassVar[str] = "Put Q/DQ behind softmax too, with the fixed scale 1/127 (INT8) or 1/448 (FP8); head sizes above 256 are not fused."
     observed: ClassVar[str] = "FP8 attention became one kernel for compute capability 8.9; INT8 attention stayed two products even when complete."
 

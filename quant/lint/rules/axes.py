@@ -35,7 +35,9 @@ class WeightAxis(Rule):
     kind: ClassVar[str] = "Q09"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "the weight's scales are not along its output channels"
-    why: ClassVar[str] = "Only a scale per output channel can be applied after the sum. Along another axis the weight is dequantized first, and the layer runs in float."
+    why: ClassVar[str] = (
+        "Only a scale per output channel can be applied after the sum. Along another axis the weight is dequantized first, and the layer runs in float."
+    )
     fix: ClassVar[str] = "Use axis 0 for Conv, 1 for ConvTranspose, 1 for MatMul and Gemm (0 for Gemm with transB), and find the scales again."
 
     def check(self, facts: Facts) -> Iterator[Place]:

@@ -12,7 +12,7 @@ from quant.graph.model import add_initializer
 from quant.lint import RULES, Place, Rule, Severity
 from quant.lint.facts import Facts
 from quant.lint.quantizers import Quantizer
-from quant.lint.values import integer
+from quant.lint.values import MATRIX, integer
 
 FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.FLOAT4E2M1})
 _BLOCKED = frozenset({ir.DataType.INT4, ir.DataType.FLOAT4E2M1})
@@ -86,7 +86,9 @@ class BlockSizeIgnored(Rule):
     kind: ClassVar[str] = "Q11b"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "block_size and the number of scales do not agree"
-    why: ClassVar[str] = "TensorRT does not read block_size: it divides the axis evenly by the number of scales. ONNX's last block may be short, so the numbers differ."
+    why: ClassVar[str] = (
+        "TensorRT does not read block_size: it divides the axis evenly by the number of scales. ONNX's last block may be short, so the numbers differ."
+    )
     fix: ClassVar[str] = "Pad the axis to a multiple of block_size, so that both readings are the same."
 
     def check(self, facts: Facts) -> Iterator[Place]:
@@ -148,7 +150,9 @@ class FixedBlockSize(Rule):
     text: ClassVar[str] = "Assertion failed: blockSizeOnnx == 16: Only block_size == 16 is supported for now."
     why: ClassVar[str] = "NVFP4 is blocks of 16 values, MXFP8 blocks of 32; the hardware has no others."
     fix: ClassVar[str] = "Quantize again with the format's own block size."
-    observed: ClassVar[str] = "The dynamic quantizers refuse other sizes. A stored FP4 weight with blocks of 32 is accepted, and expanded to FP16 by a kernel of its own."
+    observed: ClassVar[str] = (
+        "The dynamic quantizers refuse other sizes. A stored FP4 weight with blocks of 32 is accepted, and expanded to FP16 by a kernel of its own."
+    )
 
     def check(self, facts: Facts) -> Iterator[Place]:
         """TensorRT's own block quantizers, and FP4 weights, of other block sizes."""
@@ -204,8 +208,10 @@ class Int4Granularity(Rule):
         count = 0
         for layer in facts.layers:
             q = layer.right.dequantizer
-            plain = q is not None and q.codes == ir.DataType.INT4 and q.zero is None and not q.block and layer.node.op_type == "MatMul" and not layer.right.between
-            if q is None or not plain or q.scales is None or q.shape is None or len(q.shape) != 2 or q.granularity not in {"tensor", "channel"}:
+            plain = (
+                q is not None and q.codes == ir.DataType.INT4 and q.zero is None and not q.block and layer.node.op_type == "MatMul" and not layer.right.between
+            )
+            if q is None or not plain or q.scales is None or q.shape is None or len(q.shape) != MATRIX or q.granularity not in {"tensor", "channel"}:
                 continue
             rows, columns = q.shape
             size = next((b for b in reversed(_TESTED_BLOCKS) if rows and rows % b == 0), None)

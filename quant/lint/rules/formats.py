@@ -33,7 +33,9 @@ class UnknownFormat(Rule):
     text: ClassVar[str] = "convertOnnxWeights(initializer, &weights): Failed to import initializer"
     why: ClassVar[str] = "Codes may be INT8, FP8 E4M3FN, INT4 or FP4 E2M1: no other FP8, no unsigned 4 bits, no 16 bits."
     fix: ClassVar[str] = "Quantize to one of those; unsigned 4-bit weights can be made symmetric and signed."
-    observed: ClassVar[str] = "A QuantizeLinear that makes such codes from an activation is refused with another text: output_dtype specifies an unsupported data type."
+    observed: ClassVar[str] = (
+        "A QuantizeLinear that makes such codes from an activation is refused with another text: output_dtype specifies an unsupported data type."
+    )
 
     def check(self, facts: Facts) -> Iterator[Place]:
         """Quantizers of such codes, each tensor once, and stored tensors that no quantizer reads."""
@@ -77,7 +79,10 @@ class IntegerBias(Rule):
             spread = [1] * codes.ndim
             if q.granularity == "channel" and axis is not None:
                 spread[axis] = -1
-            scale, zero = floats(q.scales).reshape(spread if q.scales.size > 1 else ()), 0 if q.zeros is None else floats(q.zeros).reshape(spread if q.zeros.size > 1 else ())
+            scale, zero = (
+                floats(q.scales).reshape(spread if q.scales.size > 1 else ()),
+                0 if q.zeros is None else floats(q.zeros).reshape(spread if q.zeros.size > 1 else ()),
+            )
             values = ((codes.astype(np.float64) - zero) * scale).astype(np.float32)
             made = facts.types.get(q.output, T.FLOAT)
             value = add_initializer(facts.model.graph, f"{q.output.name}_float", values.astype(made.numpy()))
@@ -112,7 +117,9 @@ class CastToCodes(Rule):
     kind: ClassVar[str] = "Q18"
     severity: ClassVar[Severity] = "error"
     title: ClassVar[str] = "a Cast makes codes"
-    text: ClassVar[str] = "is not produced by IPluginLayer, IPluginV2Layer, IPluginV3Layer, IQuantizeLayer, IConstantLayer, IConcatenationLayer, IShuffleLayer, or IdentityLayer."
+    text: ClassVar[str] = (
+        "is not produced by IPluginLayer, IPluginV2Layer, IPluginV3Layer, IQuantizeLayer, IConstantLayer, IConcatenationLayer, IShuffleLayer, or IdentityLayer."
+    )
     why: ClassVar[str] = "FP8 and 4-bit tensors may only be made by a quantizer, or be stored."
     fix: ClassVar[str] = "Replace the Cast by a QuantizeLinear with a scale of 1, or store the codes."
 
@@ -134,7 +141,10 @@ class OperandsDiffer(Rule):
     text: ClassVar[str] = "CHECK(dtype == W.type()) failed | CHECK(opndA->type() == opndB->type()) failed. Input and filter have to be the same type"
     why: ClassVar[str] = "No kernel multiplies codes of different types."
     fix: ClassVar[str] = "Quantize both operands to the same format; leave activations in floating point in front of INT4 weights."
-    observed: ClassVar[str] = "INT8 activations with INT4 weights build: the weight is cast to INT8. FP8 activations with INT4 weights fail with: type mismatch between matmul operand scales."
+    observed: ClassVar[str] = (
+        "INT8 activations with INT4 weights build: the weight is cast to INT8. FP8 activations with INT4 weights fail with: "
+        "type mismatch between matmul operand scales."
+    )
 
     def check(self, facts: Facts) -> Iterator[Place]:
         """Layers with both operands quantized, to different types."""
@@ -194,4 +204,3 @@ class NotOnThisGpu(Rule):
                 told.add(made)
                 since, name = _SINCE[made]
                 yield Place(node, f"{name} ({made.name}) needs compute capability {since / 10:.1f}; this is {capability / 10:.1f}", str(value.name))
-

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from quant.lint import RULES, Place, Rule, Severity
 from quant.lint.facts import Facts
+from quant.lint.values import optional
 
 _HALF_MAX = 65504.0
 
@@ -30,7 +31,12 @@ class HalfLayerNorm(Rule):
         for node in facts.standard("ReduceMean"):
             value = node.inputs[0] if node.inputs else None
             square = None if value is None else value.producer()
-            if square is None or square.op_type not in {"Pow", "Mul"} or len(square.inputs) < 2 or facts.types.get(square.outputs[0]) != ir.DataType.FLOAT16:
+            if (
+                square is None
+                or square.op_type not in {"Pow", "Mul"}
+                or optional(square, 1) is None
+                or facts.types.get(square.outputs[0]) != ir.DataType.FLOAT16
+            ):
                 continue
             if square.op_type == "Mul" and square.inputs[0] is not square.inputs[1]:
                 continue

@@ -13,23 +13,43 @@ from quant.lint.facts import STANDARD, Facts
 _OLDEST, _NEWEST = 7, 24
 _PROTOBUF_LIMIT = 2**31
 _REFUSED = frozenset(
-    """AffineGrid Bernoulli BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im Compress ConcatFromSequence CumProd DFT
+    """
+    AffineGrid Bernoulli BitCast BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im Compress ConcatFromSequence CumProd DFT
     DeformConv Det ImageDecoder MaxRoiPool MaxUnpool MelWeightMatrix Multinomial NegativeLogLikelihoodLoss Optional OptionalGetElement
     OptionalHasElement RegexFullMatch SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap
-    SoftmaxCrossEntropyLoss SplitToSequence StringConcat StringNormalizer StringSplit SwiGLU TfIdfVectorizer Unique""".split()
+    SoftmaxCrossEntropyLoss SplitToSequence StringConcat StringNormalizer StringSplit SwiGLU TfIdfVectorizer Unique
+    """.split()  # noqa: SIM905
 )
 """Standard operators that TensorRT-RTX 1.7.1 refuses; found by giving it each of them."""
 _TENSORS = frozenset(
-    ir.DataType[name] for name in "FLOAT FLOAT16 BFLOAT16 DOUBLE FLOAT8E4M3FN FLOAT4E2M1 FLOAT8E8M0 INT4 INT8 UINT8 INT32 INT64 BOOL".split()
+    {
+        ir.DataType.FLOAT,
+        ir.DataType.FLOAT16,
+        ir.DataType.BFLOAT16,
+        ir.DataType.DOUBLE,
+        ir.DataType.FLOAT8E4M3FN,
+        ir.DataType.FLOAT4E2M1,
+        ir.DataType.FLOAT8E8M0,
+        ir.DataType.INT4,
+        ir.DataType.INT8,
+        ir.DataType.UINT8,
+        ir.DataType.INT32,
+        ir.DataType.INT64,
+        ir.DataType.BOOL,
+    }
 )
 _MICROSOFT = frozenset(
-    """Attention DequantizeLinear Gelu GroupQueryAttention MatMulNBits MultiHeadAttention QMoE QuantizeLinear RotaryEmbedding SimplifiedLayerNormalization
-    SkipSimplifiedLayerNormalization""".split()
+    """
+    Attention DequantizeLinear Gelu GroupQueryAttention MatMulNBits MultiHeadAttention QMoE QuantizeLinear RotaryEmbedding
+    SimplifiedLayerNormalization SkipSimplifiedLayerNormalization
+    """.split()  # noqa: SIM905
 )
 _TENSORRT = frozenset(
-    """TRT_Attention TRT_BlockDequantize TRT_BlockQuantize TRT_DynamicQuantize TRT_FP4DynamicQuantize TRT_FP8DequantizeLinear TRT_FP8QuantizeLinear
-    TRT_INT4DequantizeLinear TRT_INT4QuantizeLinear TRT_KVCacheUpdate TRT_MXFP8DequantizeLinear TRT_MXFP8DynamicQuantize TRT_MXFP8QuantizeLinear TRT_MoE
-    TRT_QuantizedAttention""".split()
+    """
+    TRT_Attention TRT_BlockDequantize TRT_BlockQuantize TRT_DynamicQuantize TRT_FP4DynamicQuantize TRT_FP8DequantizeLinear TRT_FP8QuantizeLinear
+    TRT_INT4DequantizeLinear TRT_INT4QuantizeLinear TRT_KVCacheUpdate TRT_MXFP8DequantizeLinear TRT_MXFP8DynamicQuantize TRT_MXFP8QuantizeLinear
+    TRT_MoE TRT_QuantizedAttention
+    """.split()  # noqa: SIM905
 )
 
 
@@ -41,7 +61,9 @@ class UnknownOperator(Rule):
     severity: ClassVar[Severity] = "error"
     title: ClassVar[str] = "the operator, or the operator set, is not known"
     text: ClassVar[str] = 'creator && "Plugin not found, are the plugin name, version, and namespace correct?"'
-    why: ClassVar[str] = "An operator that the parser does not import must be a plugin that is loaded when the engine is built. Operator sets 7 to 24 are documented."
+    why: ClassVar[str] = (
+        "An operator that the parser does not import must be a plugin that is loaded when the engine is built. Operator sets 7 to 24 are documented."
+    )
     fix: ClassVar[str] = "Export without operators of that domain (switch off the exporter's own fusions), or load the plugin; convert the operator set."
     observed: ClassVar[str] = "Standard operators without an importer are refused with the text: false. Operator sets 25 and 26 were imported."
 
@@ -122,7 +144,9 @@ class NeedsProfile(Rule):
     severity: ClassVar[Severity] = "warning"
     title: ClassVar[str] = "the build must give an optimization profile"
     text: ClassVar[str] = "Network has dynamic or shape inputs, but no optimization profile has been defined."
-    why: ClassVar[str] = "Kernels are chosen for shapes; where the graph leaves them open, the build must say from, for and to which. Without a profile TensorRT refuses."
+    why: ClassVar[str] = (
+        "Kernels are chosen for shapes; where the graph leaves them open, the build must say from, for and to which. Without a profile TensorRT refuses."
+    )
     fix: ClassVar[str] = "Give --minShapes, --optShapes and --maxShapes to trtexec (set_shape of a profile in Python), or fix the shapes."
 
     def check(self, facts: Facts) -> Iterator[Place]:

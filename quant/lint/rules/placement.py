@@ -14,7 +14,9 @@ from quant.lint.quantizers import Quantizer
 from quant.lint.values import floats
 
 _MELTING = frozenset({"BatchNormalization", "Clip", "HardSwish", "LeakyRelu", "Relu"})
-_IN_FLOAT = frozenset({"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Gelu", "Erf", "Sigmoid", "Tanh"})
+_IN_FLOAT = frozenset(
+    {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Gelu", "Erf", "Sigmoid", "Tanh"}
+)
 _POOLS = ("AveragePool", "GlobalAveragePool", "ReduceMean")
 
 
@@ -34,7 +36,9 @@ class PairInsideFusion(Rule):
     kind: ClassVar[str] = "Q25"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "Q/DQ stand behind a layer where they only add rounding"
-    why: ClassVar[str] = "A layer, its normalization and its activation function are one kernel; rounding in between costs accuracy and some time, and gains nothing."
+    why: ClassVar[str] = (
+        "A layer, its normalization and its activation function are one kernel; rounding in between costs accuracy and some time, and gains nothing."
+    )
     fix: ClassVar[str] = "Quantize behind the activation function; do not quantize outputs that only float operators read."
 
     def check(self, facts: Facts) -> Iterator[Place]:
@@ -156,5 +160,3 @@ class PairDisagrees(Rule):
                 yield Place(dq.node, f"scale {wide[at]:g} in Q, {other[at]:g} in DQ", name)
             elif wide.size > 1 and q.axis != dq.axis:
                 yield Place(dq.node, f"axis {q.axis} in Q, {dq.axis} in DQ", name)
-
-

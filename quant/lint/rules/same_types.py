@@ -15,7 +15,25 @@ from quant.lint.facts import Facts
 
 T = ir.DataType
 _FLOATS = frozenset({T.FLOAT, T.FLOAT16, T.BFLOAT16, T.DOUBLE})
-_ELEMENTWISE = ("Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean", "Mod", "PRelu", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Concat", "Where")
+_ELEMENTWISE = (
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Min",
+    "Max",
+    "Sum",
+    "Mean",
+    "Mod",
+    "PRelu",
+    "Equal",
+    "Greater",
+    "GreaterOrEqual",
+    "Less",
+    "LessOrEqual",
+    "Concat",
+    "Where",
+)
 _CODES_OPS = ("Add", "Sub", "Mul", "Div", "Min", "Max", "Sum", "Mean", "Pow", "Greater", "Less", "GreaterOrEqual", "LessOrEqual")
 _ENGINE_TYPE = {T.DOUBLE: T.FLOAT, T.UINT8: T.INT8}  # TensorRT reads doubles as floats, and the codes of Q as INT8
 
@@ -134,7 +152,9 @@ class NormalizationTypes(_SameTypes):
     kind: ClassVar[str] = "T04"
     title: ClassVar[str] = "scale or bias of the normalization is of another type than its input"
     text: ClassVar[str] = "INormalizationLayer `input` and `scale` must have identical types."
-    observed: ClassVar[str] = "InstanceNormalization is refused with: Inputs must be either all FLOAT or all FLOAT16. BatchNormalization and RMSNormalization take FP32 parameters."
+    observed: ClassVar[str] = (
+        "InstanceNormalization is refused with: Inputs must be either all FLOAT or all FLOAT16. BatchNormalization and RMSNormalization take FP32 parameters."
+    )
 
     def groups(self, facts: Facts) -> Iterator[tuple[ir.Node, list[ir.Value | None]]]:
         """All inputs of layer, group and instance normalization."""

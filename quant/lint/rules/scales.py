@@ -12,12 +12,13 @@ from quant.lint import RULES, Place, Rule, Severity
 from quant.lint.facts import Facts
 from quant.lint.values import floats
 
+_SHOWN = 3
 _HALF_SUBNORMAL = 2.0**-24
 _FLOAT_NORMAL = float(np.finfo(np.float32).tiny)
 
 
 def _shown(values: np.ndarray) -> str:
-    return ", ".join(f"{v:g}" for v in values[:3]) + (f" and {len(values) - 3} more" if len(values) > 3 else "")
+    return ", ".join(f"{v:g}" for v in values[:_SHOWN]) + (f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else "")
 
 
 @RULES.add

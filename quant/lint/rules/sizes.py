@@ -11,7 +11,7 @@ import onnx_ir as ir
 from quant.lint import RULES, Place, Rule, Severity
 from quant.lint.facts import Facts
 from quant.lint.layers import Layer
-from quant.lint.values import integer
+from quant.lint.values import MATRIX, integer
 
 _LEAST = 16
 _MULTIPLE = 8
@@ -27,7 +27,9 @@ class UnfitSize(Rule):
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "the layer's size does not suit 8-bit kernels"
     text: ClassVar[str] = "Could not find any implementation for node | QDQ fusion disabled for group convolution"
-    why: ClassVar[str] = "Tensor cores work on 16 channels at a time. Below that, for vectors, and for odd groups, codes cost more than they save, or there is no kernel."
+    why: ClassVar[str] = (
+        "Tensor cores work on 16 channels at a time. Below that, for vectors, and for odd groups, codes cost more than they save, or there is no kernel."
+    )
     fix: ClassVar[str] = "Leave such layers in floating point."
     observed: ClassVar[str] = "Small and grouped convolutions and small products ran in INT8, padded. FP8 kernels of 7x7 ran in FP16."
 
@@ -42,7 +44,7 @@ class UnfitSize(Rule):
 
 def _convolution(layer: Layer) -> str:
     kernel = layer.shapes[1]
-    if kernel is None or len(kernel) < 3 or None in kernel:
+    if kernel is None or len(kernel) <= MATRIX or None in kernel:
         return ""
     sizes = [int(d or 0) for d in kernel]
     groups = integer(layer.node, "group", 1)
@@ -65,10 +67,10 @@ def _product(layer: Layer) -> str:
     if layer.node.op_type == "Gemm":
         left = left[::-1] if left is not None and integer(layer.node, "transA", 0) else left
         right = right[::-1] if right is not None and integer(layer.node, "transB", 0) else right
-    if right is None or len(right) < 2:
+    if right is None or len(right) < MATRIX:
         return ""
-    rows = left[-2] if left is not None and len(left) >= 2 else None
-    flat = left is not None and len(left) > 2 and layer.right.constant and any(d != 1 for d in left[:-2])  # rows of all leading axes count
+    rows = left[-2] if left is not None and len(left) >= MATRIX else None
+    flat = left is not None and len(left) > MATRIX and layer.right.constant and any(d != 1 for d in left[:-2])  # rows of all leading axes count
     inner, columns = right[-2], right[-1]
     if columns == 1 or (rows == 1 and not flat):
         return "a product with a vector"

@@ -50,7 +50,9 @@ class OneOperandOnly(Rule):
     title: ClassVar[str] = "only one operand of the layer is quantized"
     why: ClassVar[str] = "An 8-bit kernel needs codes on both sides. With one, the layer runs in float, with the rounding error and without the speed."
     fix: ClassVar[str] = "Put Q/DQ on the other operand too, or take it off this one."
-    observed: ClassVar[str] = "INT8 and FP8 weights alone are dequantized inside a matrix product (smaller, not faster); in front of a convolution by a kernel of its own."
+    observed: ClassVar[str] = (
+        "INT8 and FP8 weights alone are dequantized inside a matrix product (smaller, not faster); in front of a convolution by a kernel of its own."
+    )
 
     def check(self, facts: Facts) -> Iterator[Place]:
         """Convolutions with one quantized operand, and products whose activation alone is."""
@@ -80,7 +82,9 @@ class NotFusedBlocks(Rule):
     kind: ClassVar[str] = "Q23"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "the block format is expanded to floats"
-    why: ClassVar[str] = "FP4 weights are multiplied as FP4 only when the activation is FP4 too; MXFP8 products are not fused. Otherwise the weight is expanded each time."
+    why: ClassVar[str] = (
+        "FP4 weights are multiplied as FP4 only when the activation is FP4 too; MXFP8 products are not fused. Otherwise the weight is expanded each time."
+    )
     fix: ClassVar[str] = "Quantize the activation with trt::TRT_FP4DynamicQuantize as well, or use FP8 per tensor."
 
     def check(self, facts: Facts) -> Iterator[Place]:

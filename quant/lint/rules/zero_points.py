@@ -30,7 +30,9 @@ class ZeroPointNotZero(Rule):
         "kENABLE_UINT8_AND_ASYMMETRIC_QUANTIZATION_DLA to enable asymmetric quantization if it is on DLA."
     )
     why: ClassVar[str] = "TensorRT's GPU kernels multiply codes without an offset, so every zero point must be 0."
-    fix: ClassVar[str] = "Quantize symmetrically (signed codes, range -m..m) and calibrate again. UINT8 codes around 128 are signed codes in disguise: --fix rewrites those."
+    fix: ClassVar[str] = (
+        "Quantize symmetrically (signed codes, range -m..m) and calibrate again. UINT8 codes around 128 are signed codes in disguise: --fix rewrites those."
+    )
 
     def check(self, facts: Facts) -> Iterator[Place]:
         """Stored zero points that are not all zero."""
@@ -86,9 +88,7 @@ class UnsignedCodes(Rule):
     kind: ClassVar[str] = "Q02"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "codes are UINT8, and are read as INT8"
-    text: ClassVar[str] = (
-        "TensorRT supports QuantizeLinear/DequantizeLinear with UINT8 zero_point only on DLA (version >= 3.16). Defaulting to INT8 instead."
-    )
+    text: ClassVar[str] = "TensorRT supports QuantizeLinear/DequantizeLinear with UINT8 zero_point only on DLA (version >= 3.16). Defaulting to INT8 instead."
     why: ClassVar[str] = "The codes 0..255 become -128..127: values above 127 steps are cut off, so the engine's numbers differ from the graph's."
     fix: ClassVar[str] = "Quantize to INT8, and write the INT8 zero point (or `output_dtype`): without both, ONNX means UINT8."
     observed: ClassVar[str] = (

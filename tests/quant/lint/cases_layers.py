@@ -66,7 +66,7 @@ def cases(drawing):
         case("Q20", conv(lambda g: g.pair("x", dtype="f8")), refused="CHECK(dtype == W.type()) failed"),
         case("Q20-product", product(lambda g: g.pair("x", dtype="f8")), refused="Input and filter have to be the same type"),
         case("Q21-activation", conv(weight=lambda g: g.random((32, 32, 3, 3), "f16")), layers=runs("Half", "Half")),
-        case("Q21-weight", conv(lambda g: "x"), layers=runs("Half", "Half")),
+        case("Q21-weight", conv(drawing.as_it_is), layers=runs("Half", "Half")),
         case("Q21-product", product(weight=lambda g: g.random((64, 64), "f16")), layers=runs("Int8", "Half")),
         case("Q24", attention("f8", softmax=False), layers=lambda text: "mha" not in text),
         case("Q24-head", attention("f8", size=512), layers=lambda text: "mha" not in text),
@@ -79,5 +79,10 @@ def cases(drawing):
         case("Q30", product(weight=lambda g: g.node("Cast", [g.coded((64, 64), 1, to="f32")], to=10)), layers=runs("Int8", "Int8")),
         case("Q31", families(), layers=lambda text: "Datatype: Int8" in text and "Datatype: FP8" in text),
         case("Q32", product(lambda g: g.dequantize(g.quantize("x", 0.05), 0.06)), layers=runs("Int8", "Int8")),
-        case("H01", product(lambda g: g.pair("x", dtype="f8"), lambda g: g.coded((64, 64), 1, dtype="f8")), refused="Cannot compile for target(s) sm86", capability="SM86"),
+        case(
+            "H01",
+            product(lambda g: g.pair("x", dtype="f8"), lambda g: g.coded((64, 64), 1, dtype="f8")),
+            refused="Cannot compile for target(s) sm86",
+            capability="SM86",
+        ),
     ]

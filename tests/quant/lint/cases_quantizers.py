@@ -3,18 +3,18 @@
 import numpy as np
 
 
-def cases(drawing):
+def cases(drawing):  # noqa: C901 - one small graph a rule, each a function
     """All cases of this file."""
     case, conv, product = drawing.Case, drawing.conv, drawing.product
 
     def weight(count, axis, zeros=None):
         return lambda g: g.dequantize(g.random((32, 32, 3, 3), "i8"), np.full(count, 0.01), zeros, axis=axis)
 
-    def blocks(shape, scale, axis, size, dtype="i4", scale_dtype="f16"):
+    def blocks(shape, scale, axis, size, *, dtype="i4", scale_dtype="f16"):
         return lambda g: g.dequantize(g.random(shape, dtype), np.full(scale, 0.01), dtype=dtype, scale_dtype=scale_dtype, axis=axis, block_size=size)
 
     def int4(shape, scale, axis, size, dtype="i4"):
-        return product(lambda g: "x", blocks(shape, scale, axis, size, dtype), k=shape[0], n=shape[1])
+        return product(drawing.as_it_is, blocks(shape, scale, axis, size, dtype=dtype), k=shape[0], n=shape[1])
 
     def unsigned(zero):
         return conv(lambda g: g.dequantize(g.quantize("x", zero=zero, dtype="u8"), zero=zero, dtype="u8"))
@@ -55,7 +55,11 @@ def cases(drawing):
     def fp4_act(size):
         g = drawing.Drawing()
         g.input("x", [8, 64])
-        g.output(g.node("Identity", [g.node("TRT_FP4DynamicQuantize", ["x", g.weight(0.01)], domain="trt", outputs=2, axis=-1, block_size=size, scale_type=17)[1]]), [8, 4], "f8")
+        g.output(
+            g.node("Identity", [g.node("TRT_FP4DynamicQuantize", ["x", g.weight(0.01)], domain="trt", outputs=2, axis=-1, block_size=size, scale_type=17)[1]]),
+            [8, 4],
+            "f8",
+        )
         return g
 
     def fp4_weight(size):
@@ -64,7 +68,7 @@ def cases(drawing):
             codes = g.weight(np.random.default_rng(0).integers(-6, 7, (64, 64)), "f4")
             return g.node("Cast", [g.dequantize(codes, scale, to=None, axis=0, block_size=size)], to=10)
 
-        return product(lambda g: "x", weight)
+        return product(drawing.as_it_is, weight)
 
     def cast():
         g = drawing.Drawing()
@@ -76,8 +80,16 @@ def cases(drawing):
     return [
         case("Q01", conv(lambda g: g.dequantize(g.quantize("x", zero=3), zero=3)), refused="Non-zero zero point is not supported"),
         case("Q02", unsigned(0), says="Defaulting to INT8 instead", layers=drawing.runs("Int8", "Int8")),
-        case("Q02-stored", product(lambda g: "x", lambda g: g.dequantize(g.weight(np.ones((64, 64)), "u8"), 0.01, 0, dtype="u8")), refused="unsupported input type of UINT8"),
-        case("Q02-no-zero-point", product(lambda g: g.dequantize(g.node("QuantizeLinear", ["x", g.weight(0.05, "f16")]), scale_dtype="f16"), opset=19, scale_dtype="f16"), layers=drawing.runs("Int8", "Int8")),
+        case(
+            "Q02-stored",
+            product(drawing.as_it_is, lambda g: g.dequantize(g.weight(np.ones((64, 64)), "u8"), 0.01, 0, dtype="u8")),
+            refused="unsupported input type of UINT8",
+        ),
+        case(
+            "Q02-no-zero-point",
+            product(lambda g: g.dequantize(g.node("QuantizeLinear", ["x", g.weight(0.05, "f16")]), scale_dtype="f16"), opset=19, scale_dtype="f16"),
+            layers=drawing.runs("Int8", "Int8"),
+        ),
         case("Q03-zero", conv(lambda g: g.pair("x", 0.0)), refused="Scale coefficients must all be positive"),
         case("Q03-negative", conv(lambda g: g.pair("x", -0.1)), refused="Scale coefficients must all be positive"),
         case("Q03-nan", conv(lambda g: g.pair("x", float("nan"))), refused="Scale coefficients must all be positive"),
@@ -97,15 +109,17 @@ def cases(drawing):
         case("Q11b", int4((200, 64), (2, 64), 0, 128), layers=drawing.mentions("ReplCastMulCastFc")),
         case("Q12", int4((256, 64), (2, 64), 0, 128, "i8"), layers=half),
         case("Q13", int4((3, 3), (1, 3), 0, 3), refused="Sub-byte quantization with odd tensor volume is not supported"),
-        case("Q14", product(lambda g: "x", e5m2), refused="Failed to import initializer"),
-        case("Q14-uint4", product(lambda g: "x", lambda g: g.dequantize(g.random((64, 64), "u4"), 0.01)), refused="Failed to import initializer"),
+        case("Q14", product(drawing.as_it_is, e5m2), refused="Failed to import initializer"),
+        case("Q14-uint4", product(drawing.as_it_is, lambda g: g.dequantize(g.random((64, 64), "u4"), 0.01)), refused="Failed to import initializer"),
         case("Q15", bias(), refused="input has type Int32 but must have type FP8, FP4, Int4, Int8, or UInt8"),
         case("Q16", integers(), refused="checkMatMulInteger"),
         case("Q17", fp4_act(32), refused="Only block_size == 16 is supported", capability="SM120"),
         case("Q17-stored", fp4_weight(32), layers=half, capability="SM120"),
         case("Q18", cast(), refused="is not produced by IPluginLayer"),
         case("Q22-blocks-of-256", int4((256, 64), (1, 64), 0, 256), layers=half),
-        case("Q22-channel", product(lambda g: "x", lambda g: g.coded((256, 64), 1, dtype="i4", scale_dtype="f16"), k=256), layers=half),
-        case("Q22-refused", product(lambda g: "x", lambda g: g.coded((256, 64), 1, dtype="i4"), k=256), refused="Could not infer output types for operation"),
+        case("Q22-channel", product(drawing.as_it_is, lambda g: g.coded((256, 64), 1, dtype="i4", scale_dtype="f16"), k=256), layers=half),
+        case(
+            "Q22-refused", product(drawing.as_it_is, lambda g: g.coded((256, 64), 1, dtype="i4"), k=256), refused="Could not infer output types for operation"
+        ),
         case("Q23", fp4_weight(16), layers=half, capability="SM120"),
     ]

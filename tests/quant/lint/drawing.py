@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import onnx
 from onnx import helper, numpy_helper
 
 TYPES = {"f32": 1, "f16": 10, "bf16": 16, "u8": 2, "i8": 3, "i16": 5, "i32": 6, "i64": 7, "bool": 9, "f8": 17, "f8e5m2": 19, "u4": 21, "i4": 22, "f4": 23}
@@ -50,21 +49,21 @@ class Drawing:
             self.domains[domain] = 1
         return names[0] if outputs == 1 else names
 
-    def quantize(self, x, scale=0.05, zero=None, dtype="i8", scale_dtype="f32", **attributes):
+    def quantize(self, x, scale=0.05, zero=None, *, dtype="i8", scale_dtype="f32", **attributes):
         s = scale if isinstance(scale, str) else self.weight(scale, scale_dtype)
         zero = [] if zero is None else [zero if isinstance(zero, str) else self.weight(zero, dtype)]
         if not zero and self.opset >= 21:
             attributes.setdefault("output_dtype", TYPES[dtype])
         return self.node("QuantizeLinear", [x, s, *zero], **attributes)
 
-    def dequantize(self, x, scale=0.05, zero=None, dtype="i8", scale_dtype="f32", to="f16", **attributes):
+    def dequantize(self, x, scale=0.05, zero=None, *, dtype="i8", scale_dtype="f32", to="f16", **attributes):
         s = scale if isinstance(scale, str) else self.weight(scale, scale_dtype)
         zero = [] if zero is None else [zero if isinstance(zero, str) else self.weight(zero, dtype)]
         if self.opset >= 23 and to is not None:
             attributes.setdefault("output_dtype", TYPES[to])
         return self.node("DequantizeLinear", [x, s, *zero], **attributes)
 
-    def pair(self, x, scale=0.05, zero=None, dtype="i8", to="f16", **attributes):
+    def pair(self, x, scale=0.05, zero=None, *, dtype="i8", to="f16", **attributes):
         """A symmetric pair."""
         return self.dequantize(self.quantize(x, scale, zero, dtype=dtype, **attributes), scale, zero, dtype=dtype, to=to, **attributes)
 
@@ -126,6 +125,12 @@ def runs(left, right):
 def mentions(name):
     """Some layer has this in its name."""
     return lambda text: name in text
+
+
+def as_it_is(g):
+    """The input, not quantized."""
+    del g
+    return "x"
 
 
 def conv(activation=None, weight=None, *, opset=23, body="f16", pad=1):
