@@ -7,7 +7,7 @@ from typing import Literal
 
 from quant.core.formats import Grid
 
-Body = Literal["fp32", "fp16"]
+Body = Literal["fp32", "fp16", "bf16"]
 
 
 @dataclass(frozen=True)

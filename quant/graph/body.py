@@ -10,10 +10,12 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from quant.core.dialect import Body
 from quant.core.documents import LayerChoice, PrecisionPlan
-from quant.graph.fp16 import FLOAT16, FP16_MAX, keep_reasons, write_fp16
+from quant.graph.fp16 import BFLOAT16, FLOAT16, FP16_MAX, keep_reasons, write_fp16
 from quant.graph.layers import find_layers
 from quant.graph.model import attribute
+from quant.graph.names import Names
 
 BODY_OPSET = 23
 """QuantizeLinear takes a scale of another type than its input from here on, and DequantizeLinear has an `output_dtype`."""
@@ -21,29 +23,34 @@ HEADROOM = 2.0
 """A tensor stays FP32 when this many times its largest calibrated magnitude exceeds what FP16 can hold."""
 
 
-def write_body(model: ir.Model, plan: PrecisionPlan, magnitudes: Mapping[str, float]) -> PrecisionPlan:
-    """Cast what `plan` left in FP32 to FP16, in place; what would overflow stays, and so do inputs and outputs.
+def write_body(model: ir.Model, plan: PrecisionPlan, magnitudes: Mapping[str, float], body: Body = "fp16") -> PrecisionPlan:
+    """Cast what `plan` left in FP32 to `body`, in place; what would overflow stays, and so do inputs and outputs.
 
     Args:
         model: A graph with Q/DQ, of operator set `BODY_OPSET` or newer.
         plan: What was quantized in it.
         magnitudes: Tensor -> largest magnitude seen in calibration.
+        body: `fp16` or `bf16`; `fp32` leaves the graph as it is.
 
     Returns:
         The plan with the format that each layer has now.
     """
-    keep = keep_reasons(model, _behind_pairs(model, magnitudes), limit=FP16_MAX / HEADROOM)
+    if body == "fp32":
+        return plan
+    dtype = BFLOAT16 if body == "bf16" else FLOAT16
+    limit = FP16_MAX / HEADROOM if body == "fp16" else float("inf")  # BF16 reaches as far as FP32
+    keep = keep_reasons(model, _behind_pairs(model, magnitudes), limit=limit, dtype=dtype)
     nodes = {layer.name: layer.node for layer in find_layers(model)}
-    write_fp16(model, keep=keep)
-    _join_casts(model.graph)
-    return PrecisionPlan(scheme=plan.scheme, base=plan.base, layers=tuple(_choice(c, plan.base, keep.get(nodes[c.layer])) for c in plan.layers))
+    write_fp16(model, keep=keep, dtype=dtype)
+    _join_casts(model.graph, dtype)
+    return PrecisionPlan(scheme=plan.scheme, base=plan.base, layers=tuple(_choice(c, plan.base, body, keep.get(nodes[c.layer])) for c in plan.layers))
 
 
-def _choice(choice: LayerChoice, base: str, kept: str | None) -> LayerChoice:
+def _choice(choice: LayerChoice, base: str, body: str, kept: str | None) -> LayerChoice:
     if choice.format == base:
         return choice
     if kept is None:
-        return LayerChoice(layer=choice.layer, op=choice.op, format="fp16", reason=choice.reason)
+        return LayerChoice(layer=choice.layer, op=choice.op, format=body, reason=choice.reason)
     return LayerChoice(layer=choice.layer, op=choice.op, format=choice.format, reason=f"{choice.reason}; {kept}")
 
 
@@ -63,29 +70,34 @@ def _producer(value: ir.Value | None, op: str) -> ir.Node | None:
     return node if node is not None and node.op_type == op else None
 
 
-def _join_casts(graph: ir.Graph) -> None:
-    """Let Quantize read FP16 itself, and Dequantize give it, instead of a Cast beside them."""
+def _join_casts(graph: ir.Graph, dtype: ir.DataType) -> None:
+    """Let Quantize read `dtype` itself, and Dequantize give it, instead of a Cast beside them."""
+    names = Names(graph)
     for node in list(graph):
         if node.op_type == "QuantizeLinear":
             cast = _producer(node.inputs[0], "Cast")
-            if cast is not None and cast.inputs[0] is not None and cast.inputs[0].dtype == FLOAT16:
+            if cast is not None and cast.inputs[0] is not None and cast.inputs[0].dtype == dtype:
                 node.replace_input_with(0, cast.inputs[0])
         elif node.op_type == "DequantizeLinear":
-            _give_half(graph, node)
+            _give_half(graph, node, dtype, names)
     for node in reversed(list(graph)):
         if node.op_type == "Cast" and not node.outputs[0].uses() and not node.outputs[0].is_graph_output():
             graph.remove(node, safe=True)
 
 
-def _give_half(graph: ir.Graph, node: ir.Node) -> None:
-    """Dequantize to FP16 for those who cast to it; others go on reading FP32."""
+def _give_half(graph: ir.Graph, node: ir.Node, dtype: ir.DataType, names: Names) -> None:
+    """Dequantize to `dtype` for those who cast to it; others go on reading FP32."""
     value = node.outputs[0]
-    casts = [reader for reader, _ in value.uses() if reader.op_type == "Cast" and attribute(reader, "to", None) == int(FLOAT16)]
+    casts = [
+        reader
+        for reader, _ in value.uses()
+        if reader.op_type == "Cast" and attribute(reader, "to", None) == int(dtype) and not reader.outputs[0].is_graph_output()
+    ]
     if not casts:
         return
     attributes = [a for a in node.attributes.values() if a.name != "output_dtype"]
-    half = ir.Node("", "DequantizeLinear", node.inputs, [*attributes, ir.AttrInt64("output_dtype", int(FLOAT16))], name=f"{node.name}_fp16")
-    half.outputs[0].name, half.outputs[0].dtype, half.outputs[0].shape = f"{value.name}_fp16_dequantized", FLOAT16, value.shape
+    half = ir.Node("", "DequantizeLinear", node.inputs, [*attributes, ir.AttrInt64("output_dtype", int(dtype))], name=names.new(f"{node.name}_half"))
+    half.outputs[0].name, half.outputs[0].dtype, half.outputs[0].shape = names.new(f"{value.name}_half"), dtype, value.shape
     graph.insert_after(node, half)
     for cast in casts:
         ir.convenience.replace_all_uses_with(cast.outputs[0], half.outputs[0])

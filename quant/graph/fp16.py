@@ -1,4 +1,4 @@
-"""Casting a graph to FP16: everything that may, but for what would overflow; inputs and outputs stay as they are."""
+"""Casting a graph to FP16 (or BF16): everything that may, but for what would overflow; inputs and outputs stay as they are."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ MASK_VALUE = 3e4
 SMALLEST = 2.0**-24
 """Smallest positive FP16 number."""
 
-FLOAT16 = ir.DataType.FLOAT16
+BF16_MAX = 3.3895313892515355e38
+
+FLOAT16, BFLOAT16 = ir.DataType.FLOAT16, ir.DataType.BFLOAT16
+_NAMES = {FLOAT16: "fp16", BFLOAT16: "bf16"}
+_ONNX_NAMES = {FLOAT16: "tensor(float16)", BFLOAT16: "tensor(bfloat16)"}
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul"})
 
 
-def keep_reasons(model: ir.Model, magnitudes: Mapping[str, float], *, limit: float) -> dict[ir.Node, str]:
-    """Nodes that stay in FP32, each with the reason: no FP16 in its definition, a nested graph, or values beyond `limit`."""
+def keep_reasons(model: ir.Model, magnitudes: Mapping[str, float], *, limit: float, dtype: ir.DataType = FLOAT16) -> dict[ir.Node, str]:
+    """Nodes that stay in FP32, each with the reason: no `dtype` in its definition, a nested graph, or values beyond `limit`."""
     keep: dict[ir.Node, str] = {}
     version = model.graph.opset_imports.get("", 0)
     for node in model.graph:
@@ -41,9 +45,9 @@ def keep_reasons(model: ir.Model, magnitudes: Mapping[str, float], *, limit: flo
             keep[node] = "takes or gives something else than a tensor"
         elif node.op_type in _QUANTIZED:
             keep[node] = "is quantized already"
-        elif not _any_float(node) or not takes_fp16(node.domain, node.op_type, version):
-            keep[node] = f"{node.op_type} has no FP16 form"
-        elif (weight := _large_weight(node)) is not None:
+        elif not _any_float(node) or not takes_fp16(node.domain, node.op_type, version, dtype):
+            keep[node] = f"{node.op_type} has no {_NAMES[dtype].upper()} form"
+        elif dtype == FLOAT16 and (weight := _large_weight(node)) is not None:
             keep[node] = f"overflow: weight {weight!r} has values beyond 65504"
     return keep
 
@@ -67,8 +71,8 @@ def _large_weight(node: ir.Node) -> str | None:
 
 
 @cache
-def takes_fp16(domain: str, op: str, version: int) -> bool:
-    """Whether every float input and output of `op` may be FP16 by its ONNX definition, its outputs following its inputs."""
+def takes_fp16(domain: str, op: str, version: int, dtype: ir.DataType = FLOAT16) -> bool:
+    """Whether every float input and output of `op` may be FP16 (or `dtype`) by its ONNX definition, its outputs following its inputs."""
     import onnx  # noqa: PLC0415 - heavy
 
     if domain not in {"", "ai.onnx"} or not onnx.defs.has(op, ""):
@@ -77,15 +81,15 @@ def takes_fp16(domain: str, op: str, version: int) -> bool:
     allowed = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     for formal in (*schema.inputs, *schema.outputs):
         types = allowed.get(formal.type_str, {formal.type_str})
-        if "tensor(float)" in types and "tensor(float16)" not in types:
+        if "tensor(float)" in types and _ONNX_NAMES[dtype] not in types:
             return False
     # Where an attribute says what comes out (Cast, RandomNormalLike), FP16 going in changes nothing there.
     followed = {formal.type_str for formal in schema.inputs}
     return all(formal.type_str in followed for formal in schema.outputs if "tensor(float)" in allowed.get(formal.type_str, set()))
 
 
-def write_fp16(model: ir.Model, *, keep: Collection[ir.Node]) -> None:
-    """Cast `model` to FP16 in place, but for the nodes in `keep`; graph inputs and outputs keep their types."""
+def write_fp16(model: ir.Model, *, keep: Collection[ir.Node], dtype: ir.DataType = FLOAT16) -> None:
+    """Cast `model` to FP16 (or `dtype`) in place, but for the nodes in `keep`; graph inputs and outputs keep their types."""
     graph = model.graph
     halves: dict[ir.Value, ir.Value] = {}
     names = Names(graph)
@@ -95,10 +99,10 @@ def write_fp16(model: ir.Model, *, keep: Collection[ir.Node]) -> None:
             continue
         for position, value in enumerate(node.inputs):
             if value is not None and value.dtype == FLOAT32:
-                node.replace_input_with(position, halves.get(value) or _half(graph, node, value, halves=halves, names=names))
+                node.replace_input_with(position, halves.get(value) or _half(graph, node, value, halves=halves, names=names, dtype=dtype))
         for value in node.outputs:
             if value.dtype == FLOAT32:
-                _restore(graph, node, value, halves=halves, names=names)
+                _restore(graph, node, value, halves=halves, names=names, dtype=dtype)
     _drop_unused(graph)
 
 
@@ -110,15 +114,16 @@ def _drop_unused(graph: ir.Graph) -> None:
     drop_unused_weights(graph)
 
 
-def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, *, halves: dict[ir.Value, ir.Value], names: Names) -> ir.Value:
-    """`value` in FP16: a weight is converted (masks clamped), anything else is cast where it is first needed."""
+def _half(graph: ir.Graph, node: ir.Node, value: ir.Value, *, halves: dict[ir.Value, ir.Value], names: Names, dtype: ir.DataType) -> ir.Value:
+    """`value` in half the bytes: a weight is converted (masks clamped), anything else is cast where it is first needed."""
+    suffix = _NAMES[dtype]
     array = constant(value)
     if array is not None:
-        halves[value] = add_initializer(graph, names.new(f"{value.name}_fp16"), to_half(array))
+        halves[value] = add_initializer(graph, names.new(f"{value.name}_{suffix}"), to_half(array) if dtype == FLOAT16 else to_bf16(array))
         return halves[value]
     producer = value.producer()
-    cast = ir.node("Cast", [value], attributes={"to": int(FLOAT16)}, name=names.new(f"{value.name}_to_fp16"))
-    cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = names.new(f"{value.name}_fp16"), FLOAT16, value.shape
+    cast = ir.node("Cast", [value], attributes={"to": int(dtype)}, name=names.new(f"{value.name}_to_{suffix}"))
+    cast.outputs[0].name, cast.outputs[0].dtype, cast.outputs[0].shape = names.new(f"{value.name}_{suffix}"), dtype, value.shape
     if producer is None:
         graph.insert_before(node, cast)
     else:
@@ -140,15 +145,26 @@ def to_half(array: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.float16]:
     return half
 
 
-def _restore(graph: ir.Graph, node: ir.Node, value: ir.Value, *, halves: dict[ir.Value, ir.Value], names: Names) -> None:
-    """Let `node` give FP16, and give back FP32 under the old name to whoever still reads that."""
+def to_bf16(array: npt.NDArray[np.floating[Any]]) -> npt.NDArray[Any]:
+    """Constants in BF16, as far as its largest finite number.
+
+    Example:
+        >>> to_bf16(np.float32([-3.4028235e38, 0.5, 1.001])).astype(float).tolist()
+        [-3.3895313892515355e+38, 0.5, 1.0]
+    """
+    narrow: npt.NDArray[Any] = np.clip(array, -BF16_MAX, BF16_MAX).astype(BFLOAT16.numpy())
+    return narrow
+
+
+def _restore(graph: ir.Graph, node: ir.Node, value: ir.Value, *, halves: dict[ir.Value, ir.Value], names: Names, dtype: ir.DataType) -> None:
+    """Let `node` give half the bytes, and give back FP32 under the old name to whoever still reads that."""
     cast = ir.node("Cast", [value], attributes={"to": int(FLOAT32)}, name=names.new(f"{value.name}_to_fp32"))
     back = cast.outputs[0]
     back.dtype, back.shape = FLOAT32, value.shape
     ir.convenience.replace_all_uses_with(value, back, replace_graph_outputs=True)
     cast.replace_input_with(0, value)
     given = str(value.name)
-    value.name, value.dtype = names.new(f"{given}_fp16"), FLOAT16
+    value.name, value.dtype = names.new(f"{given}_{_NAMES[dtype]}"), dtype
     back.name = given
     graph.insert_after(node, cast)
     halves[back] = value

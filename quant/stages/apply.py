@@ -37,6 +37,6 @@ def apply(
         wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g.name == grid.name}
         found |= ranges(wanted, calibrator, grid, workers=worker_count())
     done = scheme.apply(model, plan, Evidence(found, table.magnitudes, table.means), dialect)
-    if dialect.body != "fp32" and scheme.base in GRIDS:
-        done = write_body(model, done, table.magnitudes)
+    if scheme.base in GRIDS:
+        done = write_body(model, done, table.magnitudes, dialect.body)
     return model, done, found

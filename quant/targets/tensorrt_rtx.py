@@ -23,7 +23,9 @@ from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8
 from quant.errors import TargetError
+from quant.graph.bf16 import has_bf16, write_rounding
 from quant.graph.body import BODY_OPSET
+from quant.graph.importing import MINIMUM_OPSET
 from quant.graph.layers import find_layers
 from quant.graph.model import MODEL_FILE, read_model, write_model
 from quant.graph.runtime import Runtime
@@ -68,7 +70,7 @@ class TensorRtRtx:
         compute_capabilities: tuple[Capability, ...] = Field(("sm89",), min_length=1)
         """GPUs to build for: `sm75` Turing, `sm80` and `sm86` Ampere, `sm89` Ada, `sm120` Blackwell; one engine for each."""
         body: Body = "fp16"
-        """What everything that is not quantized runs in."""
+        """What everything that is not quantized runs in; `bf16` where FP16 overflows in too many places (Ampere and newer)."""
         workspace_mib: int | None = Field(None, ge=1)
         """Most scratch memory that a layer may use, in MiB; all there is when not given."""
         tf32: bool = False
@@ -89,7 +91,7 @@ class TensorRtRtx:
             transparent=frozenset(),
             melting=frozenset(),
             integer_bias=frozenset(),
-            opset=BODY_OPSET,
+            opset=MINIMUM_OPSET if options.body == "fp32" else BODY_OPSET,
             body=options.body,
             residual=True,
         )
@@ -152,9 +154,13 @@ class TensorRtRtx:
         return profile
 
     def session(self, artifact: Artifact, folder: Path, *, threads: int) -> Runtime:
-        """Load the graph that went into the engine into ONNX Runtime, to be computed as it is written."""
-        del artifact
-        return Runtime(folder / MODEL_FILE, threads=threads, optimize=False)
+        """Load the graph that went into the engine into ONNX Runtime, to be computed as it is written; BF16 as rounded FP32."""
+        path = folder / artifact.main
+        model = read_model(path)
+        if not has_bf16(model):
+            return Runtime(path, threads=threads, optimize=False)
+        write_rounding(model)
+        return Runtime(model, folder=folder, threads=threads, optimize=False)
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """Read from the engine's list of layers what each product of the plan was compiled to; all compute capabilities must agree."""

@@ -33,8 +33,8 @@ def two_products(zoo):
     return zoo.model(nodes, {"x": [3, 8]}, {"y": [3, 4]}, {"w1": zoo.draw(8, 6), "w2": zoo.draw(6, 4, seed=2)}, opset=23)
 
 
-def lowered(proto, layers, magnitudes=None, largest=4.0):
-    """Two graphs with the same Q/DQ, in FP32 and with an FP16 body, and the plan of the second."""
+def lowered(proto, layers, magnitudes=None, largest=4.0, body="fp16"):
+    """Two graphs with the same Q/DQ, in FP32 and with another body, and the plan of the second."""
     graphs = []
     for _ in range(2):
         model = ir.from_proto(proto)
@@ -45,7 +45,7 @@ def lowered(proto, layers, magnitudes=None, largest=4.0):
         graphs.append(model)
     formats = {layer.name: "int8" if layer.name in layers else "fp32" for layer in find_layers(ir.from_proto(proto))}
     choices = tuple(LayerChoice(layer=name, op="MatMul", format=what, reason="told to") for name, what in formats.items())
-    plan = write_body(graphs[1], PrecisionPlan(scheme="int8", base="int8", layers=choices), magnitudes or {})
+    plan = write_body(graphs[1], PrecisionPlan(scheme="int8", base="int8", layers=choices), magnitudes or {}, body)
     onnx.checker.check_model(ir.to_proto(graphs[1]), full_check=True)
     return (*graphs, {c.layer: c for c in plan.layers})
 
@@ -105,3 +105,17 @@ def test_codes_that_fp16_and_fp32_read_are_dequantized_for_each(zoo):
     feed = zoo.feed(proto)
     expected, found = (Runtime(m, optimize=False).run(feed)["z"] for m in (full, half))
     np.testing.assert_array_equal(found, expected)
+
+
+def test_a_bf16_body_keeps_what_fp16_cannot_hold(two_products):
+    _, half, plan = lowered(two_products, ["first"], {"a": 1e6, "b": 1e6}, body="bf16")
+    found = types(half)
+    assert plan["second"].format == "bf16"
+    assert found["first_weight_DequantizeLinear"] == ("DequantizeLinear", ["INT8", "FLOAT", "INT8"], "BFLOAT16")
+    assert {found[name][2] for name in ("first", "relu", "second")} == {"BFLOAT16"}
+
+
+def test_an_fp32_body_leaves_the_graph_as_it_is(two_products):
+    full, half, plan = lowered(two_products, ["first"], body="fp32")
+    assert ir.to_proto(half) == ir.to_proto(full)
+    assert plan["second"].format == "fp32"

@@ -78,7 +78,7 @@ def quantized(proto, scheme="int8", **options):
     model = raise_opset(ir.from_proto(proto), target.dialect.opset)
     plan = how.plan(model, find_layers(model), target.dialect)
     done = how.apply(model, plan, Evidence({name: Range(-3.0, 3.0) for name in how.needs(model, plan, target.dialect).ranges}, {}), target.dialect)
-    return model, done if scheme == "fp16" else write_body(model, done, {}), target
+    return model, done if scheme == "fp16" else write_body(model, done, {}, target.dialect.body), target
 
 
 def audited(folder, model, plan, target):
@@ -167,6 +167,26 @@ def test_the_session_computes_the_very_graph_that_the_engine_was_built_from(tmp_
     np.testing.assert_array_equal(found, Runtime(tmp_path / "model.onnx", optimize=False).run(feed)["y"])
     expected = Runtime(ir.from_proto(product())).run(feed)["y"]
     assert 0 < np.abs(found - expected).max() < 0.1 * np.abs(expected).max()
+
+
+@builds
+def test_a_bf16_body_is_compiled_and_its_session_rounds_to_bf16(tmp_path):
+    model, plan, target = quantized(residual(), body="bf16")
+    artifact = target.export(model, tmp_path, scheme="int8")
+    assert all(row.agrees for row in target.audit(artifact, tmp_path, plan, {}).rows)
+    feed = ZOO.feed(residual(), scale=0.1)
+    found = target.session(artifact, tmp_path, threads=1).run(feed)["y"]
+    assert np.array_equal(found, found.astype(ir.DataType.BFLOAT16.numpy()).astype(np.float32))
+    expected = Runtime(ir.from_proto(residual())).run(feed)["y"]
+    assert 0 < np.abs(found - expected).max() < 0.1 * expected.max()
+
+
+@builds
+def test_an_fp32_body_keeps_its_operator_set(tmp_path):
+    model, plan, target = quantized(product(), body="fp32")
+    assert model.graph.opset_imports[""] == product().opset_import[0].version
+    (row,) = audited(tmp_path, model, plan, target).values()
+    assert (row.runs, row.agrees) == ("int8", True)
 
 
 @builds
