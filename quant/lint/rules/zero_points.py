@@ -37,7 +37,7 @@ class ZeroPointNotZero(Rule):
     def check(self, facts: Facts) -> Iterator[Place]:
         """Stored zero points that are not all zero."""
         for q in facts.quantizers.values():
-            if q.zeros is not None and q.zeros.size and np.any(floats(q.zeros) != 0):
+            if q.zeros is not None and q.zeros.size and np.any(floats(q.zeros) != 0) and not _second_of_pair(facts, q):
                 first = floats(q.zeros).ravel()[np.flatnonzero(floats(q.zeros))[0]]
                 yield Place(q.node, f"zero point is {first:g}{'' if q.zeros.size == 1 else ', among others'}", str(q.data.name))
 
@@ -54,6 +54,12 @@ class ZeroPointNotZero(Rule):
                 _make_signed(facts, member)
                 mended.add(member.node)
         return len(mended)
+
+
+def _second_of_pair(facts: Facts, q: Quantizer) -> bool:
+    """Whether it is a DequantizeLinear whose QuantizeLinear reads the same zero point, and is told of already."""
+    first = None if q.quantizes or q.zero is None else facts.maker(q.data)
+    return first is not None and first.quantizes and first.zero is q.zero
 
 
 def _around_the_middle(q: Quantizer) -> bool:
@@ -99,7 +105,7 @@ class UnsignedCodes(Rule):
     def check(self, facts: Facts) -> Iterator[Place]:
         """UINT8 zero points that are zero, stored UINT8 codes, and quantizers that leave the type open."""
         for q in facts.quantizers.values():
-            if q.codes != UINT8 or (q.zeros is not None and np.any(q.zeros != 0)):
+            if q.codes != UINT8 or (q.zeros is not None and np.any(q.zeros != 0)) or _second_of_pair(facts, q):
                 continue
             name = str(q.data.name)
             if not q.quantizes and q.constant:
