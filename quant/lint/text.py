@@ -45,5 +45,5 @@ def checked_text(checked: Checked) -> str:
 
 def _place(finding: Finding) -> str:
     node = f"{finding.op} {finding.node!r}: " if finding.node else ""
-    tensor = f" [{finding.tensor}]" if finding.tensor and finding.tensor not in finding.detail else ""
+    tensor = f" [{finding.tensor}]" if finding.tensor and repr(finding.tensor) not in finding.detail else ""
     return printable(node + finding.detail + tensor)

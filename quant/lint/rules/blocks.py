@@ -99,7 +99,7 @@ class BlockSizeIgnored(Rule):
                 continue
             (shape, scale), axis = known, q.axis % len(known[0])
             used = shape[axis] // scale[axis]
-            if used != q.block:
+            if used != q.block and scale[axis] > 1:  # one block is the same in both readings
                 yield Place(q.node, f"block_size is {q.block}; {shape[axis]} values with {scale[axis]} scales are read as blocks of {used}", str(q.data.name))
 
 
@@ -176,7 +176,6 @@ class Int4Granularity(Rule):
     kind: ClassVar[str] = "Q22"
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "INT4 weights are not in blocks of 64 or 128"
-    text: ClassVar[str] = "Could not infer output types for operation"
     why: ClassVar[str] = "The fused kernel reads INT4 in blocks of 64 or 128. Otherwise a kernel of its own expands the weight to FP16 each time."
     fix: ClassVar[str] = "Use blocks of 128 (or 64) along the axis that is summed over; --fix repeats coarser scales for each block, which changes no value."
     observed: ClassVar[str] = (
@@ -193,7 +192,9 @@ class Int4Granularity(Rule):
             name = str(q.data.name)
             if q.granularity in {"tensor", "channel"}:
                 mixed = facts.types.get(q.scale) != facts.types.get(q.output)
-                detail = f"one scale per {q.granularity}" + (f", of another type than what is made of it; TensorRT refuses this: {self.text}" if mixed else "")
+                detail = f"one scale per {q.granularity}" + (
+                    ", of another type than what is made of it; TensorRT refuses this: Could not infer output types for operation" if mixed else ""
+                )
                 yield Place(layer.node, detail, name, "error" if mixed else None)
                 continue
             known = block_scales(q)

@@ -31,6 +31,14 @@ def test_fused_fp8_attention_and_int4_blocks_give_no_findings(drawing, lint):
     assert lint(g, capability="8.9").findings == ()
 
 
+def test_one_block_that_is_shorter_than_block_size_means_the_same_to_tensorrt(drawing, lint):
+    g = drawing()
+    g.input("x", [8, 64])
+    weight = g.dequantize(g.random((64, 64), "i4"), np.full((1, 64), 0.01), dtype="i4", scale_dtype="f16", axis=0, block_size=128)
+    g.output(g.node("MatMul", ["x", weight]), [8, 64])
+    assert lint(g).findings == ()
+
+
 @pytest.fixture
 def net():
     """A small float convolution network, as a file's bytes."""
