@@ -2,15 +2,18 @@
 
 A result is a folder that appears whole or not at all. What it depends on is written beside it (`key.json`), so that a person can
 see why it was, or was not, found. The toolkit's own code and the libraries that compute results are part of every key. What a
-killed process had begun is removed by the next one that works on the same stage.
+killed process had begun is removed by the next one that works on the same stage. A result whose files are no longer what was
+written (a disk that failed, a machine that lost power, a hand) is made again: their SHA-256 are beside it too.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +22,8 @@ from typing import Any
 from quant.core.digest import digest_of, digest_of_file
 from quant.core.files import disk_errors, make_folder
 from quant.engine.lock import part_folder, remove_left_parts
+
+KEY_FILE = "key.json"
 
 LIBRARIES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "openvino", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "pillow")
 """Libraries whose version can change a result."""
@@ -53,6 +58,7 @@ class StageCache:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._sound: set[Path] = set()
         self.seconds: dict[str, float] = {}
         """Stage -> seconds it took in this process; 0.0 when its result was there already."""
 
@@ -66,7 +72,7 @@ class StageCache:
         """
         whole = {"stage": name, "key": dict(key), "code": code_digest(), "libraries": library_versions()}
         place = self._root / name.split(":", 1)[0] / digest_of(whole)
-        if place.is_dir():
+        if self._is_sound(place):
             self.seconds.setdefault(name, 0.0)
             return place
         start = time.monotonic()
@@ -75,10 +81,28 @@ class StageCache:
             remove_left_parts(place.parent)
             with part_folder(place.parent, place.name[:12]) as part:
                 produce(part)
-                (part / "key.json").write_text(json.dumps(whole, indent=1, sort_keys=True), encoding="utf-8")
+                (part / KEY_FILE).write_text(json.dumps({**whole, "files": _files(part)}, indent=1, sort_keys=True), encoding="utf-8")
+                if place.is_dir():
+                    _discard(place)
                 self._put(part, place)
+        self._sound.add(place)
         self.seconds[name] = time.monotonic() - start
         return place
+
+    def _is_sound(self, place: Path) -> bool:
+        """Whether a result is there, and is what was written; read once in a process."""
+        if place in self._sound:
+            return True
+        if not place.is_dir():
+            return False
+        try:
+            key = json.loads((place / KEY_FILE).read_bytes())
+            sound = isinstance(key, dict) and key.get("files") == _files(place)
+        except (OSError, ValueError):  # the file that says so is damaged itself
+            sound = False
+        if sound:
+            self._sound.add(place)
+        return sound
 
     @staticmethod
     def _put(part: Path, place: Path) -> None:
@@ -89,3 +113,15 @@ class StageCache:
         except OSError:
             if not place.is_dir():
                 raise
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """Path below `folder` -> SHA-256 of every file of a result."""
+    return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in sorted(folder.rglob("*")) if p.is_file() and p != folder / KEY_FILE}
+
+
+def _discard(place: Path) -> None:
+    """Take a damaged result out of the way in one step, and remove it."""
+    with part_folder(place.parent, place.name[:12]) as old, suppress(FileNotFoundError):  # another process may have been faster
+        place.rename(old / place.name)
+        shutil.rmtree(old)
