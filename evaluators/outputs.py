@@ -59,7 +59,7 @@ def rows_of(array: Array, label: Any, *, axis: int = -1) -> tuple[Array, Array]:
     A single label goes with the whole array; an array of labels goes with as many rows of scores.
 
     Raises:
-        DataError: There are not as many rows as labels.
+        DataError: There are not as many rows as labels, or no such axis.
 
     Example:
         >>> scores, labels = rows_of(np.zeros((3, 10)), [1, 2, 3])
@@ -67,6 +67,8 @@ def rows_of(array: Array, label: Any, *, axis: int = -1) -> tuple[Array, Array]:
         ((3, 10), (3,))
     """
     labels = np.asarray(label).reshape(-1)
+    if array.ndim and not -array.ndim <= axis < array.ndim:
+        raise DataError(f"output of shape {list(array.shape)} has no axis {axis}", hint="the batch axis does not count; -1 is the last")
     if array.ndim > 1 and axis not in {-1, array.ndim - 1}:
         array = np.moveaxis(array, axis, -1)
     if array.size == labels.size:

@@ -190,7 +190,9 @@ def _check_filled(found: Mapping[str, Sequence[Entry]], entries: Sequence[Entry]
     for role, got in found.items():
         if not got:
             others = ", ".join(f"{other} {len(entries)}" for other, entries in found.items() if entries)
-            what = f"{role} gets no samples: {len(entries)} rows in all" + (f", of which others take {others}" if others else "")
+            different = len({entry.content for entry in entries})
+            rows = f"{len(entries)} rows in all" + (f", {different} with inputs of their own" if different < len(entries) else "")
+            what = f"{role} gets no samples: {rows}" + (f", of which others take {others}" if others else "")
             raise DataError(what, where=where(("data", "splits", role)), hint="ask for fewer samples for the others, or bring more data")
 
 

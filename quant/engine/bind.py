@@ -24,6 +24,9 @@ from quant.recipe.tree import Location
 from quant.schemes import SCHEMES, Scheme
 from quant.targets import TARGETS, Target
 
+BASELINE = "fp32"
+"""What the unquantized model goes by among the candidates, in reports and folders."""
+
 REGISTRIES: Mapping[str, Registry[Any]] = {"scheme": SCHEMES, "target": TARGETS, "calibrator": CALIBRATORS, "metric": METRICS, "processor": PROCESSORS}
 """The registries of everything that a recipe can name, by noun."""
 
@@ -79,6 +82,12 @@ def _make_all(loaded: LoadedRecipe, registry: Registry[Any], uses: tuple[Use, ..
     made: dict[str, Any] = {}
     for number, use in enumerate(uses):
         place: Location = (*location, number)
+        if registry is SCHEMES and use.title == BASELINE:
+            what, hint = (
+                f"no scheme can be called {BASELINE!r}: so is the model that all are compared with",
+                f"such as {{kind: {use.kind}, name: my-{use.kind}}}",
+            )
+            raise RecipeError(what, where=loaded.where(place), hint=hint)
         if use.title in made:
             raise RecipeError(
                 f"two {registry.noun}s are called {use.title!r}",

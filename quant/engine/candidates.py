@@ -16,7 +16,7 @@ from quant.core.files import write_text
 from quant.core.formats import Range
 from quant.core.protocols import Metric
 from quant.core.table import CalibrationTable
-from quant.engine.bind import Bound
+from quant.engine.bind import BASELINE, Bound
 from quant.engine.cache import StageCache
 from quant.engine.checks import check_gates, check_outputs, try_metrics
 from quant.engine.machine import environment
@@ -33,7 +33,6 @@ from quant.stages.evaluate import Predictions, Reference, evaluate
 from quant.stages.first_run import ARTIFACT_FILE
 from quant.targets import Shapes, Target
 
-BASELINE = "fp32"
 _PLAN, _RANGES, _AUDIT, _SHAPES = "plan.json", "ranges.json", "audit.json", "shapes.json"
 _PREDICTIONS, _FIDELITY, _OUTPUTS, _NOT_FINITE = "predictions.npz", "fidelity.json", "outputs.npz", "not_finite.json"
 

@@ -22,6 +22,7 @@ from quant.engine.reporting import Clock, Findings, make_report
 from quant.engine.summary import Outcome, Status
 from quant.engine.timing import time_artifacts
 from quant.errors import PlanError, QuantError, RunError, TargetError
+from quant.graph.layers import no_layers
 from quant.recipe.load import load_recipe
 from quant.report.document import Report
 
@@ -92,7 +93,7 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
             if not here.available:
                 jobs.append(Job(scheme, target, status="not available", reason=f"{here.reason}; {here.install}".strip("; ")))
             elif not plan.quantized:
-                reasons = sorted({choice.reason for choice in plan.layers}) or ["the model has no layers"]
+                reasons = sorted({choice.reason for choice in plan.layers}) or [no_layers(workshop.prepared.path)]
                 jobs.append(Job(scheme, target, status="not applicable", reason=f"nothing to quantize: {'; '.join(reasons)}"))
             else:
                 jobs.append(Job(scheme, target, plan))
@@ -105,7 +106,7 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
         raise PlanError(
             "no scheme finds anything to quantize in this model: " + "; ".join(sorted({f"{job.scheme}: {job.reason}" for job in jobs})),
             where=workshop.bound.loaded.where(("schemes",)),
-            hint="quantizable layers are Conv, ConvTranspose, Gemm and MatMul; `quant inspect` lists those of a model",
+            hint="quantizable layers are Conv, ConvTranspose, Gemm and MatMul in FP32; `quant inspect` lists those of a model",
         )
     return jobs
 

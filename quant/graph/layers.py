@@ -5,13 +5,14 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import onnx_ir as ir
 
 from quant.core.registry import did_you_mean
 from quant.errors import ModelError, PlanError
-from quant.graph.model import attribute, constant
+from quant.graph.model import attribute, constant, read_model
 
 LAYER_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 FLOAT32 = ir.DataType.FLOAT
@@ -76,6 +77,17 @@ def find_layers(model: ir.Model) -> tuple[Layer, ...]:
         seen.add(layer.name)
         layer.node.name = layer.name
     return layers
+
+
+def no_layers(path: Path) -> str:
+    """Why `find_layers` finds none in the model at `path`: it computes in another type, in integers already, or in other operators."""
+    nodes = list(read_model(path).graph)
+    others = sorted({v.dtype.name for n in nodes if n.op_type in LAYER_OPS for v in n.inputs[:_OPERANDS] if v is not None and v.dtype not in {None, FLOAT32}})
+    if others:
+        return f"the model computes in {', '.join(others)}, not in FP32: bring it as it was trained"
+    if any(n.op_type.startswith(("QLinear", "QGemm", "ConvInteger", "MatMulInteger", "DynamicQuantize")) for n in nodes):
+        return "the model is quantized already"
+    return "the model has no layers"
 
 
 def _layer(node: ir.Node) -> Layer | None:

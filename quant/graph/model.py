@@ -36,6 +36,8 @@ def read_model(path: Path) -> ir.Model:
 
     try:
         model = ir.load(path)
+    except ir.serde.SerdeError as error:
+        raise _unreadable(path, error) from error
     except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ModelError(
             f"not an ONNX model: {_first_line(error)}", where=str(path), hint="the file is damaged, or of another kind; export the model again"
@@ -46,6 +48,20 @@ def read_model(path: Path) -> ir.Model:
         )
     _check_external(model, path)
     return model
+
+
+def _unreadable(path: Path, error: Exception) -> ModelError:
+    """Why a file that is a protobuf of the right kind is not read: most often its inputs or outputs are no tensors."""
+    import onnx  # noqa: PLC0415 - heavy
+
+    graph = onnx.load(path, load_external_data=False).graph
+    for noun, values in (("input", graph.input), ("output", graph.output)):
+        for value in values:
+            kind = value.type.WhichOneof("value")
+            if kind not in {None, "tensor_type"}:
+                what = f"{noun} {value.name!r} is no tensor but a {str(kind).removesuffix('_type')}"
+                return ModelError(what, where=str(path), hint="export the model without it; skl2onnx leaves ZipMap out with options={'zipmap': False}")
+    return ModelError(f"the graph cannot be read: {_first_line(error)}", where=str(path), hint="export the model again, with a newer exporter")
 
 
 def _first_line(error: BaseException) -> str:

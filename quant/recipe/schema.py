@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 NAME = r"^[a-z0-9][a-z0-9-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
@@ -90,6 +90,12 @@ class Condition(Section):
     magnitude_above: float | None = Field(None, description="keep rows with |value| above this")
     equals: str | float | int | None = None
     any_of: tuple[str | float | int, ...] | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Condition:
+        if not self.model_fields_set - {"column"}:
+            raise ValueError("no bound is given, so that every row would stay")
+        return self
 
 
 class Label(Section):
@@ -182,7 +188,7 @@ class GateSpec(Section):
     max_drop: float = Field(0.01, ge=0, description="largest drop (in the direction that is worse), in the metric's unit or as a share of the baseline")
     relative: bool = Field(default=False, description="max_drop is a share of the baseline's value")
     confidence: float = Field(0.95, gt=0.5, lt=1)
-    resamples: int = Field(2000, ge=200, description="bootstrap resamples, for metrics that are no proportion")
+    resamples: int = Field(2000, ge=200, le=1_000_000, description="bootstrap resamples, for metrics that are no proportion")
 
 
 class LatencySpec(Section):
@@ -191,7 +197,7 @@ class LatencySpec(Section):
     requests: int = Field(40, ge=1, description="timed runs of each artifact")
     warmup: int = Field(5, ge=0)
     batch_size: int = Field(1, ge=1)
-    threads: int | None = Field(None, ge=1, description="threads of one run; all cores when not given")
+    threads: int | None = Field(None, ge=1, le=1024, description="threads of one run; all cores when not given")
 
 
 class Recipe(Section):

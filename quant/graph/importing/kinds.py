@@ -8,13 +8,24 @@ from quant.errors import ModelError
 from quant.graph.importing.onnx_file import refuse_checkpoint
 from quant.recipe.schema import ModelSpec
 
+_ONLY_FOR = {"pooling": "huggingface", "normalize": "huggingface", "arguments": "torch"}
+"""Keys of `model` that one kind of model alone has a use for."""
+
 
 def model_kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
     """`onnx`, `huggingface` or `torch`: as the recipe says, or by what lies at `path`.
 
     Raises:
-        ModelError: Neither can be told.
+        ModelError: Neither can be told, or the recipe sets what means nothing for such a model.
     """
+    kind = _kind(spec, path, where=where)
+    for name, wanted in _ONLY_FOR.items():
+        if kind != wanted and getattr(spec, name) != ModelSpec.model_fields[name].get_default(call_default_factory=True):
+            raise ModelError(f"model.{name} means nothing for a model of kind {kind!r}, only for {wanted!r}", where=where, hint=f"leave model.{name} out")
+    return kind
+
+
+def _kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
     if path is None:
         if spec.kind not in {"auto", "torch"}:
             raise ModelError(f"kind {spec.kind!r} needs a file or folder, not {spec.source!r}", where=where, hint="write `kind: torch` for module:function")
@@ -23,6 +34,8 @@ def model_kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
         refuse_checkpoint(path)
     if spec.kind == "torch":
         raise ModelError("kind 'torch' needs module:function", where=where, hint="`source: my_module:build` names a function that builds the module")
+    if spec.kind == "huggingface" and path.is_file():
+        raise ModelError("kind 'huggingface' needs a folder, not a file", where=where, hint="give the folder of config.json and *.safetensors")
     if spec.kind != "auto":
         return spec.kind
     if path.is_dir() and (path / "config.json").is_file() and not (path / "model.onnx").is_file():

@@ -20,6 +20,22 @@ RECIPES = {
     "option of a wrong type": ({"schemes": [{"kind": "int8", "per_channel": 3}]}, r"recipe.yaml:\d+: .*per_channel.*true or false, got 3", ""),
     "gate on an unknown metric": ({"gate": {"metric": "acuracy"}}, r"recipe.yaml:\d+: the gate's metric 'acuracy' is none of evaluation.metrics", "accuracy"),
     "two schemes of one name": ({"schemes": ["int8", {"kind": "int8"}]}, r"recipe.yaml:\d+: two schemes are called 'int8'", "name: int8-2"),
+    "a scheme called as the baseline": (
+        {"schemes": ["int8", {"kind": "int8", "name": "fp32"}]},
+        r"recipe.yaml:\d+: no scheme can be called 'fp32'",
+        "name: my-int8",
+    ),
+    "more threads than any machine has": ({"latency": {"threads": 100000}}, r"recipe.yaml:\d+: latency.threads: expected a number of at most 1024", ""),
+    "resamples without end": ({"gate": {"resamples": 10**8}}, r"recipe.yaml:\d+: gate.resamples: expected a number of at most 1000000", ""),
+    "a condition without a bound": ({"data": {"where": [{"column": "y"}]}}, r"recipe.yaml:\d+: .*no bound is given", ""),
+    "pooling of an ONNX file": ({"model": {"pooling": "mean"}}, r"recipe.yaml:\d+: model.pooling means nothing for a model of kind 'onnx'", "leave"),
+    "arguments of an ONNX file": ({"model": {"arguments": {"a": 1}}}, r"recipe.yaml:\d+: model.arguments means nothing for a model of kind 'onnx'", "leave"),
+    "a file for a Hugging Face folder": ({"model": {"kind": "huggingface"}}, r"recipe.yaml:\d+: kind 'huggingface' needs a folder, not a file", "config.json"),
+    "a metric along no axis": (
+        {"evaluation": {"metrics": [{"kind": "accuracy", "axis": 5}]}},
+        r"recipe.yaml:\d+: metric accuracy, evaluation sample \d+: output of shape \[10\] has no axis 5",
+        "the batch axis does not count",
+    ),
     "pattern of no layer": (
         {"schemes": [{"kind": "int8", "exclude": ["dense/frist"]}]},
         r"recipe.yaml:\d+: pattern 'dense/frist' matches no layer",
@@ -245,3 +261,43 @@ def test_no_available_target_is_said_as_such(refused, monkeypatch):
     monkeypatch.setattr(OnnxRuntime, "available", lambda _self: Availability(available=False, reason="no such library", install="pip install it"))
     said = refused()
     assert "none of the recipe's targets can be used here: onnxruntime: no such library; pip install it" in said
+
+
+def _typed(kind, path, weights):
+    """A product with one weight, as it is in a model that is no FP32 model."""
+    numpy = helper.tensor_dtype_to_np_dtype(kind)
+    x, y = helper.make_tensor_value_info("x", kind, ["n", 64]), helper.make_tensor_value_info("logits", kind, ["n", 10])
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["logits"])], "g", [x], [y], [onnx.numpy_helper.from_array(weights.astype(numpy), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TensorProto.FLOAT16, "float16"), (TensorProto.DOUBLE, "float64")])
+def test_a_model_of_another_type_than_fp32_is_told_so(refused, project, kind, name):
+    _typed(kind, project.folder / "digits.onnx", np.ones((64, 10)))
+    said = refused({"data": {"inputs": {"kind": "arrays", "dtypes": {"x": name}}}})
+    assert f"the model computes in {'FLOAT16' if name == 'float16' else 'DOUBLE'}, not in FP32" in said
+
+
+def test_a_model_that_is_quantized_dynamically_already_is_told_so(refused, project):
+    from onnxruntime.quantization import quantize_dynamic
+
+    quantize_dynamic(project.folder / "digits.onnx", project.folder / "digits.onnx")
+    assert "the model is quantized already" in refused()
+
+
+def test_a_model_whose_output_is_no_tensor_is_told_so(refused, project):
+    """scikit-learn's classifiers give, by default, a list of dictionaries."""
+    model = onnx.load(project.folder / "digits.onnx")
+    scores = helper.make_sequence_type_proto(helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(TensorProto.FLOAT, [])))
+    model.graph.node.append(helper.make_node("ZipMap", ["logits"], ["scores"], domain="ai.onnx.ml", classlabels_int64s=list(range(10))))
+    model.graph.output.append(helper.make_value_info("scores", scores))
+    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 1))
+    onnx.save(model, project.folder / "digits.onnx")
+    said = refused()
+    assert "digits.onnx: output 'scores' is no tensor but a sequence" in said
+    assert "zipmap" in said
+
+
+def test_rows_that_are_all_the_same_are_said_to_be(refused, project):
+    np.savez(project.folder / "digits.npz", x=np.zeros((40, 64), np.float32), y=np.zeros(40, np.int64))
+    assert "evaluation gets no samples: 40 rows in all, 1 with inputs of their own" in refused()
