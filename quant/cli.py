@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -280,6 +281,9 @@ def check(
 
 def main() -> None:
     """Run the command line; a user's mistake is printed bare, a bug of ours keeps its traceback."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that knows no arrow must not turn a verdict into a crash, with the exit code of a failure
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except QuantError as error:

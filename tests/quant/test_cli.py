@@ -323,3 +323,11 @@ def test_control_c_ends_a_run_in_a_process_of_its_own(project, tmp_path):
     assert out == ""
     assert err == "interrupted; what was finished is kept, the same command goes on from there\n"
     assert not project.output.exists()
+
+
+def test_a_terminal_that_knows_no_arrows_gets_the_verdict_all_the_same(finished):
+    environment = {**os.environ, "QUANT_CACHE": str(finished.cache), "PYTHONIOENCODING": "ascii", "PYTHONPATH": str(TOP)}
+    command = [sys.executable, "-m", "quant.cli", "run", finished.project.recipe, "--output", finished.project.output]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Pass: ")
