@@ -1,6 +1,8 @@
 """Files stay small, and every one says what it is for."""
 
 import ast
+import re
+import tomllib
 
 import pytest
 
@@ -33,3 +35,10 @@ def test_every_decision_is_numbered_in_turn_and_short(top):
     for number, block in enumerate(blocks, start=1):
         assert block.startswith(f"{number}. "), block.splitlines()[0]
         assert len(block.strip().splitlines()) <= 15, block.splitlines()[0]
+
+
+def test_hints_name_extras_that_exist(sources, top):
+    extras = tomllib.loads((top / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named = {name for path in sources for name in re.findall(r"quant-toolkit\[([\w,-]+)\]", path.read_text(encoding="utf-8"))}
+    assert named
+    assert named <= set(extras)

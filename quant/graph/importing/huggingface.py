@@ -54,9 +54,9 @@ def load_encoder(folder: Path, *, pooling: str, normalize: bool) -> Encoder:
     """
     config = _check_folder(folder)
     try:
-        import transformers  # noqa: PLC0415 - heavy, and optional
+        import transformers  # noqa: PLC0415 - heavy
     except ImportError as error:
-        raise ModelError("transformers is not installed", where=str(folder), hint='pip install "quant-toolkit[huggingface]"') from error
+        raise ModelError("transformers is not installed", where=str(folder), hint="install it again: pip install transformers") from error
     head = next((auto for suffix, auto in _CLASSIFIERS.items() if str((config.get("architectures") or [""])[0]).endswith(suffix)), None)
     keeps_head = head is not None and pooling == "none" and not normalize
     with quiet(), _no_progress(transformers):
