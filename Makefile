@@ -42,10 +42,10 @@ demo: $(STAMP) ## run the shipped recipe on a real model: verdict, candidates, r
 	esac
 
 test: $(STAMP) ## all tests, with real models and data (they are fetched once, into the user's cache)
-	$(BIN)/pytest -m 'not benchmark'
+	$(BIN)/pytest -n 2 --dist loadfile -m 'not benchmark'
 
 test-fast: $(STAMP) ## what needs neither network nor real models
-	$(BIN)/pytest -m '$(QUICK)'
+	$(BIN)/pytest -n 2 --dist loadfile -m '$(QUICK)'
 
 lint: $(STAMP) ## style, formatting, types, and which room may import which
 	$(BIN)/ruff check .

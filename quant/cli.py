@@ -1,10 +1,11 @@
-"""The command line. Exit codes: 0 pass, 1 fail, 2 the input is wrong, 3 inconclusive."""
+"""The command line. Exit codes: 0 pass, 1 fail, 2 the input is wrong, 3 inconclusive, 70 a bug of ours."""
 
 from __future__ import annotations
 
 import io
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -18,6 +19,7 @@ from quant.errors import QuantError, RunError
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _INPUT_IS_WRONG = 2
+_BUG = 70  # EX_SOFTWARE of sysexits.h
 
 _INTERRUPTED = 130
 
@@ -291,6 +293,10 @@ def main() -> None:
         sys.exit(_INPUT_IS_WRONG)
     except KeyboardInterrupt:  # before typer has found the command
         _interrupted()
+    except Exception:  # noqa: BLE001 - shown whole; Python's own exit code for it is 1, which a CI job would read as a failed gate
+        traceback.print_exc()
+        sys.stderr.write("this is a bug of the toolkit, not of your input; please report it with the lines above\n")
+        sys.exit(_BUG)
 
 
 if __name__ == "__main__":

@@ -277,7 +277,7 @@ def test_a_mistyped_command_is_a_usage_error(cli, arguments):
     assert "Traceback" not in outcome.err
 
 
-def test_a_bug_of_ours_keeps_its_traceback(monkeypatch, project):
+def test_a_bug_of_ours_shows_its_traceback_and_is_no_verdict(monkeypatch, project, capsys):
     from quant.cli import main
     from quant.engine import run as engine
 
@@ -286,8 +286,12 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch, project):
 
     monkeypatch.setattr(engine, "prepare", bug)
     monkeypatch.setattr(sys, "argv", ["quant", "run", str(project.recipe), "--output", str(project.output)])
-    with pytest.raises(AssertionError, match="a bug"):
+    with pytest.raises(SystemExit) as ended:
         main()
+    assert ended.value.code == 70
+    told = capsys.readouterr().err
+    assert "AssertionError: a bug" in told
+    assert "bug of the toolkit" in told
 
 
 def test_markup_in_names_is_not_obeyed(cli, project):
