@@ -13,12 +13,15 @@ from pydantic import Field
 from evaluators.outputs import Array, OutputOptions, Outputs, pick
 from quant.errors import DataError
 
+FROM_METADATA = "metadata"
+"""The alphabet that stands for what the model's metadata hold; the engine puts it in its place."""
+
 
 class TextOptions(OutputOptions):
     """How text is read from the output, and what differences do not count."""
 
     alphabet: str | tuple[str, ...] = Field(
-        "metadata", description="the symbols in class order (a list; or a text: one a line, or one a character); `metadata` takes them from the model"
+        FROM_METADATA, description="the symbols in class order (a list; or a text: one a line, or one a character); `metadata` takes them from the model"
     )
     metadata_key: str = Field("character", description="key of the model's metadata that holds the alphabet")
     blank: int = Field(0, description="class of the CTC blank; -1 is the last")
@@ -69,7 +72,7 @@ def read_text(outputs: Outputs, options: TextOptions) -> str | None:
     array = pick(outputs, options.output)
     if array.dtype.kind in "OSU":
         return "".join(_decoded(piece) for piece in array.reshape(-1))
-    if options.alphabet == "metadata":
+    if options.alphabet == FROM_METADATA:
         hint = f"set the metric's alphabet, or metadata_key (now {options.metadata_key!r})"
         raise DataError("the alphabet was to come from the model's metadata, which has none", hint=hint)
     best, classes = _best(array, options)

@@ -7,6 +7,7 @@ leading underscores.
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional
+
+from quant.data.sources import fetch
+from quant.errors import ModelError
+from quant.recipe.schema import Source
 
 SIDE = 224
 """Height and width of the input in pixels."""
@@ -47,17 +52,28 @@ _STAGES = (
 )
 
 
-def build(weights: Path) -> nn.Module:
+def build(source: str, *, file: str | None = None, sha256: str | None = None) -> nn.Module:
     """EfficientNet-Lite0 in inference mode: float32 `image` `[N, 3, 224, 224]`, RGB as (pixel - 127) / 128, to `[N, 1000]` logits.
 
     Args:
-        weights: A file of `torch.save` that holds the network's state.
+        source: Where the weights are, as in a recipe; a path starts at the current folder.
+        file: The weights inside the source: a file of `torch.save` that holds the network's state.
+        sha256: SHA-256 that the file must have.
+
+    Raises:
+        ModelError: The file holds something else than the weights of this network.
+        SourceError: The file cannot be had, or has another SHA-256.
     """
+    weights = fetch(Source(source=source, file=file, sha256=sha256), base=Path.cwd(), where="weights")
     network = _Network()
     # This is a pickle, and pickles are not loaded here - except through `weights_only`, whose reader knows tensors and
-    # containers and calls nothing else; besides, a recipe that names the file's SHA-256 has it checked before.
-    state = torch.load(weights, map_location="cpu", weights_only=True)
-    network.load_state_dict({re.sub(r"(^|\.)_", r"\1", name): tensor for name, tensor in state.items()})
+    # containers and calls nothing else; and it is given only what has passed `fetch`, which holds it to its SHA-256.
+    try:
+        state = torch.load(weights, map_location="cpu", weights_only=True)
+        network.load_state_dict({re.sub(r"(^|\.)_", r"\1", name): tensor for name, tensor in state.items()})
+    except (pickle.UnpicklingError, RuntimeError, AttributeError, TypeError) as error:
+        what = f"not the weights of EfficientNet-Lite0: {str(error).strip().splitlines()[0]}"
+        raise ModelError(what, where=str(weights), hint="a state dict of tensors, as the package of these weights has it") from error
     return network.eval()
 
 
@@ -122,5 +138,6 @@ class _SameConv(nn.Conv2d):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self._odd:
             return super().forward(x)
-        low, high = self.padding[0], int(self.padding[0]) + 1
+        low = int(self.padding[0])
+        high = low + 1
         return functional.conv2d(functional.pad(x, (low, high, low, high)), self.weight, stride=self.stride, groups=self.groups)

@@ -13,6 +13,7 @@ import numpy as np
 from quant.core.digest import digest_of, digest_of_folder
 from quant.core.progress import progress
 from quant.core.signature import Signature
+from quant.data.code import is_ours
 from quant.data.load import Data, load_data
 from quant.data.samples import Feed, Samples
 from quant.data.sources import fetch, parse
@@ -27,7 +28,7 @@ from quant.graph.importing.onnx_file import read_onnx
 from quant.graph.layers import Layer, find_layers
 from quant.graph.model import MODEL_FILE, model_digest, read_model, signature
 from quant.graph.runtime import Runtime
-from quant.recipe.schema import Head
+from quant.recipe.schema import Head, ModelSpec
 from quant.stages.running import Feeding, run_samples
 
 _SOURCE = ("model", "source")
@@ -97,7 +98,7 @@ def prepare(bound: Bound, cache: StageCache, *, trust_code: bool) -> Prepared:
         )
         report.save(folder / _REPORT)
 
-    key = {"model": _source_digest(source), "spec": spec.model_dump(mode="json", exclude={"head"}), "examples": _feeds_digest(examples)}
+    key = {"model": _model_key(spec, source, data), "spec": spec.model_dump(mode="json", exclude={"head"}), "examples": _feeds_digest(examples)}
     folder = cache.stage("import", key, produce)
     report = ImportReport.load(folder / _REPORT)
     path = folder / MODEL_FILE
@@ -139,10 +140,14 @@ def _given(bound: Bound) -> _Given:
         raise error.at(where) from error
 
 
-def _source_digest(source: Path | None) -> str:
-    if source is None:
-        return f"made by code {uuid.uuid4()}"  # what code makes may differ each time; what follows is keyed by its content
-    return digest_of_folder(source) if source.is_dir() else model_digest(source)
+def _model_key(spec: ModelSpec, source: Path | None, data: Data) -> str:
+    """What the imported graph depends on, besides what the recipe says of it."""
+    if source is not None:
+        return digest_of_folder(source) if source.is_dir() else model_digest(source)
+    if is_ours(spec.source) and ("source" not in spec.arguments or "sha256" in spec.arguments):
+        train = data.roles.get("train")
+        return f"made by the toolkit from {train.digest if train is not None else 'its arguments'}"  # its code is part of every key
+    return f"made by code {uuid.uuid4()}"  # what code makes may differ each time; what follows is keyed by its content
 
 
 def _examples(data: Data, given: Signature | None, bound: Bound) -> list[Feed]:

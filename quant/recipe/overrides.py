@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from quant.recipe.yaml_text import read_text
 
 _FLAG = "--set "
 _ONE_OR_LIST: Location = ("gate",)
+_INSIDE = frozenset({"file", "files", "sha256"})
 
 
 def override(root: Placed, text: str) -> Placed:
@@ -24,7 +26,8 @@ def override(root: Placed, text: str) -> Placed:
     Args:
         root: The recipe as written.
         text: `KEY.KEY=VALUE`; a number is an index into a list, and the value is YAML. A relative `source` starts at the
-            current folder, as paths on a command line do.
+            current folder, as paths on a command line do. Another `source` drops the `file`, `files` and `sha256` of the
+            one before it.
 
     Raises:
         RecipeError: Not of this form, not YAML, or a place that is not there.
@@ -59,10 +62,29 @@ def _assigned(node: Placed, rest: Location, value: Placed, here: Location) -> Pl
     if child is None or (child.value is None and len(rest) > 1):
         child = _unwritten((*here, name), value.mark)
     changed = Placed({**mapping, name: _assigned(child, rest[1:], value, (*here, name))}, node.mark)
+    if name == "source" and len(rest) == 1 and "arguments" not in here:
+        changed = _without_inside(changed, str(child.value), str(value.value))
     if shorthand_key(here) == "kind" and changes_kind(node, changed, here):
         kept = {k: v for k, v in changed.mapping.items() if v.mark.file.startswith(_FLAG)} if changed.mapping else {}
         return Placed(kept, node.mark)
     return changed
+
+
+def _without_inside(section: Placed, before: str, after: str) -> Placed:
+    """A section whose `source` became another: what it says of the inside of the old one goes, unless it was set, too."""
+    if section.mapping is None or _package_of(before) == _package_of(after):
+        return section
+    return Placed({k: v for k, v in section.mapping.items() if k not in _INSIDE or v.mark.file.startswith(_FLAG)}, section.mark)
+
+
+def _package_of(source: str) -> str:
+    """`source` without its version: another version of a package has the same files.
+
+    Example:
+        >>> _package_of("package:numpy==2.0"), _package_of("npm:@a/b@1.0"), _package_of("../data")
+        ('package:numpy', 'npm:@a/b', '../data')
+    """
+    return source.partition("==")[0] if source.startswith("package:") else re.sub(r"(?<=.)@[^@/]*$", "", source)
 
 
 def _index(part: str | int, length: int, mark: Mark, here: Location) -> int:

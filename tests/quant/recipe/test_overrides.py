@@ -97,3 +97,21 @@ def test_an_override_that_says_nothing_sensible_is_refused(text, message):
 def test_a_wrong_value_is_reported_at_the_override(minimal):
     with pytest.raises(RecipeError, match=r"^--set gate.max_drop: gate.max_drop: expected a number, got 'a lot'$"):
         load_recipe(minimal, ["gate.max_drop=a lot"])
+
+
+def test_another_source_drops_what_was_said_of_the_inside_of_the_old_one(tmp_path):
+    path = tmp_path / "r.yaml"
+    digest = "a" * 64
+    data = f"{{source: 'package:a==1', file: x/y.csv, sha256: {digest}, kind: csv, splits: {{calibration: {{data: {{source: 'package:a==1', file: z}}}}}}}}"
+    path.write_text(f"version: 1\nname: r\nmodel: {{source: m.onnx, sha256: {digest}}}\ndata: {data}\n")
+
+    def told(*overrides):
+        found = load_recipe(path, overrides).recipe
+        return (found.data.source.rpartition("/")[2], found.data.file, found.data.sha256)
+
+    assert told("data.source=other.csv") == ("other.csv", None, None)
+    assert told("data.source=folder", "data.file=inner.csv") == told("data.file=inner.csv", "data.source=folder") == ("folder", "inner.csv", None)
+    assert told("data.source=package:a==2") == ("package:a==2", "x/y.csv", digest)
+    assert told("data.splits.calibration.data.source=b") == ("package:a==1", "x/y.csv", digest)
+    assert load_recipe(path, ["data.splits.calibration.data.source=b"]).recipe.data.splits.calibration.data.file is None
+    assert load_recipe(path, ["model.source=other.onnx"]).recipe.model.sha256 is None
