@@ -89,7 +89,7 @@ def kind_of(path: Path, *, where: str) -> str:
 def _folder_kind(path: Path) -> str | None:
     if stored.is_saved(path):
         return "dataset"
-    files = sorted(file for file in path.rglob("*") if file.is_file())
+    files = sorted(file for file in path.rglob("*") if file.is_file() and not folders.is_hidden(file, path))
     for endings, flat, classes in ((folders.IMAGE_ENDINGS, "images", "imagefolder"), (folders.AUDIO_ENDINGS, "audiofolder", "audiofolder")):
         found = [file for file in files if file.suffix.lower() in endings]
         if found:

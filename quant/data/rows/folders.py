@@ -27,7 +27,8 @@ def read_images(path: Path) -> Rows:
 def read_image_classes(path: Path) -> Mapping[str, Rows]:
     """Pictures in class folders: columns `image`, `file` and `label` (the folder's name; classes in the order of names).
 
-    Folders called `train`, `test`, `validation` and the like, at the top, are named splits.
+    Folders called `train`, `test`, `validation` and the like, at the top, are named splits. An empty folder is a class too, which
+    no sample has; what is hidden (`.ipynb_checkpoints`) is not looked at: either way the other classes keep their numbers.
 
     Raises:
         DataError: There are no pictures, or a picture lies outside the class folders.
@@ -43,7 +44,7 @@ def read_audio_classes(path: Path) -> Mapping[str, Rows]:
 
 
 def _read_classes(path: Path, endings: Collection[str], column: str) -> Mapping[str, Rows]:
-    splits = sorted(child for child in path.iterdir() if child.is_dir())
+    splits = _folders(path)
     if splits and all(split.name.lower() in _SPLITS for split in splits):
         return {split.name: _rows(_files(split, endings), split, column, classes=_classes(split, endings)) for split in splits}
     return {"": _rows(_files(path, endings), path, column, classes=_classes(path, endings))}
@@ -53,11 +54,21 @@ def _classes(path: Path, endings: Collection[str]) -> tuple[str, ...]:
     for file in _files(path, endings):
         if file.parent == path:
             raise DataError(f"{file.name!r} lies beside the class folders instead of in one", where=str(path))
-    return tuple(sorted({file.relative_to(path).parts[0] for file in _files(path, endings)}))
+    empty = {folder.name for folder in _folders(path) if not any(folder.iterdir())}
+    return tuple(sorted({file.relative_to(path).parts[0] for file in _files(path, endings)} | empty))
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+
+
+def is_hidden(file: Path, folder: Path) -> bool:
+    """Whether `file`, or a folder that it lies in below `folder`, has a name that begins with a dot."""
+    return any(part.startswith(".") for part in file.relative_to(folder).parts)
 
 
 def _files(path: Path, endings: Collection[str]) -> list[Path]:
-    found = (file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in endings and not file.name.startswith("."))
+    found = (file for file in path.rglob("*") if file.suffix.lower() in endings and not is_hidden(file, path) and file.is_file())
     return sorted(found, key=lambda file: file.relative_to(path).as_posix())
 
 

@@ -36,6 +36,22 @@ def test_class_folders_are_classes_in_the_order_of_their_names(tmp_path):
     assert values(rows, "file") == ["cat/2.jpg", "cat/deep/3.jpg", "dog/1.jpg"]
 
 
+def test_hidden_folders_are_no_classes_and_move_none(tmp_path):
+    (rows,) = read(place(tmp_path, "cat/1.jpg", "dog/2.jpg", ".ipynb_checkpoints/3.jpg", "cat/.ipynb_checkpoints/4.jpg", ".5.jpg")).values()
+    assert rows.classes == ("cat", "dog")
+    assert values(rows, "file") == ["cat/1.jpg", "dog/2.jpg"]
+
+
+def test_a_hidden_folder_beside_splits_does_not_hide_them(tmp_path):
+    assert set(read(place(tmp_path, "train/cat/1.jpg", "test/cat/2.jpg", ".git/config"))) == {"train", "test"}
+
+
+def test_an_empty_folder_is_a_class_so_that_those_after_it_keep_their_numbers(tmp_path):
+    (tmp_path / "cow").mkdir()
+    (rows,) = read(place(tmp_path, "cat/1.jpg", "dog/2.jpg", "notes/about.txt")).values()
+    assert rows.classes == ("cat", "cow", "dog")
+
+
 def test_folders_called_train_and_test_are_named_splits(tmp_path):
     found = read(place(tmp_path, "train/cat/1.jpg", "train/dog/2.jpg", "test/dog/3.jpg"))
     assert {name: (len(rows), rows.classes) for name, rows in found.items()} == {"train": (2, ("cat", "dog")), "test": (1, ("dog",))}
