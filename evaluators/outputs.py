@@ -93,7 +93,7 @@ def class_rows(outputs: Outputs, label: Any, options: ClassOptions) -> tuple[Arr
     classes = scores.shape[1]
     many = classes if classes > 1 else (2 if np.issubdtype(scores.dtype, np.floating) else None)
     if many is not None and labels.size and labels.max() >= many:
-        raise DataError(f"label {labels.max()} but {many} classes", hint="check data.label.classes, and that the right output is named")
+        raise DataError(f"label {labels.max()} but {many} classes, 0 to {many - 1}", hint="check data.label.classes, and that the right output is named")
     return scores, labels
 
 

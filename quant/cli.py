@@ -59,7 +59,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command("run")
 def run_command(
     recipe: Recipe,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for artifacts and reports [default: runs/NAME].")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for artifacts and reports (default: runs/NAME).")] = None,
     overrides: Overrides = None,
     trust_code: Trust = False,
     as_json: Json = False,
@@ -86,9 +86,12 @@ def run_command(
 @app.command()
 def show(recipe: Recipe, overrides: Overrides = None) -> None:
     """Print a recipe resolved: with all that it extends, all overrides and all defaults."""
+    from quant.engine.bind import check_options  # noqa: PLC0415
     from quant.recipe.load import load_recipe  # noqa: PLC0415
 
-    sys.stdout.write(load_recipe(Path(recipe), overrides or []).resolved_yaml())
+    loaded = load_recipe(Path(recipe), overrides or [])
+    check_options(loaded)
+    sys.stdout.write(loaded.resolved_yaml())
 
 
 @app.command()
@@ -216,9 +219,9 @@ def recipes_copy(
     name: Annotated[str, typer.Argument(help="Name of a shipped recipe.")], to: Annotated[Path, typer.Argument(help="File or folder to copy it to.")] = Path()
 ) -> None:
     """Copy a shipped recipe, to start your own from."""
-    from quant.core.files import write_bytes  # noqa: PLC0415
+    from quant.core.files import write_bytes, write_text  # noqa: PLC0415
     from quant.core.registry import did_you_mean  # noqa: PLC0415
-    from quant.recipe.shipped import shipped  # noqa: PLC0415
+    from quant.recipe.shipped import SCHEMA_FILE, shipped  # noqa: PLC0415
 
     known = shipped()
     if name not in known:
@@ -226,8 +229,11 @@ def recipes_copy(
     place = to / f"{name}.yaml" if to.is_dir() else to
     if place.exists():
         raise RunError("exists already", where=str(place), hint="give another name, or remove it first")
+    schema = place.parent / SCHEMA_FILE  # the recipe's first line names it, for editors
+    if not schema.exists():
+        write_text(schema, (known[name].parent / SCHEMA_FILE).read_text(encoding="utf-8"))
     write_bytes(place, known[name].read_bytes())
-    out.print(f"copied to {escape(str(place))}")
+    out.print(f"copied to {escape(str(place))}, with {SCHEMA_FILE} for your editor")
 
 
 @app.command()

@@ -69,6 +69,30 @@ def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
     return Bound(loaded, calibrator, schemes, targets, metrics, _gates(loaded, metrics), code)
 
 
+def check_options(loaded: LoadedRecipe) -> None:
+    """Check the names and options of all plug-ins that the recipe names, without making any: no code of the user's runs.
+
+    Raises:
+        RecipeError: A name or an option is unknown or wrong; the message has the recipe's line.
+    """
+    recipe = loaded.recipe
+    uses: list[tuple[Registry[Any], Use, Location]] = [
+        (CALIBRATORS, recipe.calibration.calibrator, ("calibration", "calibrator")),
+        (PROCESSORS, recipe.data.inputs, ("data", "inputs")),
+        *((SCHEMES, use, ("schemes", number)) for number, use in enumerate(recipe.schemes)),
+        *((TARGETS, use, ("targets", number)) for number, use in enumerate(recipe.targets)),
+        *((METRICS, use, ("evaluation", "metrics", number)) for number, use in enumerate(recipe.evaluation.metrics)),
+    ]
+    for registry, use, location in uses:
+        try:
+            options = registry.get(use.kind).Options
+            options.model_validate(use.options)
+        except ValidationError as error:
+            raise options_error(loaded, location, error, options) from error
+        except QuantError as error:
+            raise error.at(loaded.where(location)) from error
+
+
 def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: Location) -> Any:
     try:
         return registry.make(use.kind, use.options)

@@ -9,7 +9,8 @@ from pathlib import Path
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.parallel import worker_count
-from quant.engine.candidates import BASELINE, Built, Workshop
+from quant.engine.bind import BASELINE
+from quant.engine.candidates import Built, Workshop
 from quant.engine.machine import environment
 from quant.stages.measure import measure_first_runs, measure_latency, requests
 

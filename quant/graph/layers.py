@@ -141,6 +141,15 @@ def match_layers(layers: Sequence[Layer], patterns: Sequence[str], *, where: str
         else:
             found = {layer.name for layer in layers if layer.name == pattern or fnmatch.fnmatchcase(layer.name, pattern)}
         if not found:
-            raise PlanError(f"pattern {pattern!r} matches no layer", where=where, hint=did_you_mean(pattern.strip("*"), [layer.name for layer in layers]))
+            raise PlanError(f"pattern {pattern!r} matches no layer", where=where, hint=_nearest(pattern, layers))
         matched |= found
     return frozenset(matched)
+
+
+def _nearest(pattern: str, layers: Sequence[Layer]) -> str:
+    """What was probably meant: an operator, which is written `op:Gemm`, or the nearest names."""
+    operators = sorted({layer.op for layer in layers})
+    meant = next((op for op in operators if op.lower() == pattern.removeprefix("op:").strip("*").lower()), None)
+    if meant is not None or pattern.startswith("op:"):
+        return f"operators are written op:{meant}" if meant is not None else f"operators of this model: {', '.join(f'op:{op}' for op in operators)}"
+    return did_you_mean(pattern.strip("*"), [layer.name for layer in layers])

@@ -10,6 +10,8 @@ from quant.core.registry import did_you_mean
 from quant.errors import RecipeError
 
 _ENDINGS = (".yaml", ".yml")
+SCHEMA_FILE = "recipe.schema.json"
+"""The JSON Schema of recipes, beside the shipped ones, for editors."""
 
 
 def shipped() -> Mapping[str, Path]:

@@ -127,7 +127,9 @@ def _kernels(path: Path, *, layout: bool = True) -> dict[str, tuple[str, str]]:
             weights = [v for v in node.inputs if v is not None and v.name in graph.initializers]
             if node.op_type in {"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "Cast"}:
                 continue  # they prepare a layer's inputs, they do not compute it
-            for name in (node.name, str(node.name).split("/MatMulAddFusion")[0], *(v.name for v in (*node.outputs, *weights))):
+            # An activation that melts into a Gemm leaves it the name `fused NAME`.
+            own = str(node.name).removeprefix("fused ")
+            for name in (node.name, own, own.split("/MatMulAddFusion")[0], *(v.name for v in (*node.outputs, *weights))):
                 found.setdefault(str(name), entry)
         return found
 

@@ -242,6 +242,8 @@ def test_recipes_lists_and_copies(cli, tmp_path):
     copied = tmp_path / "text-sentiment.yaml"
     assert f"copied to {copied}" in outcome.out.replace("\n", "")
     assert cli("show", copied).out == cli("show", "text-sentiment").out
+    named = re.search(r"\$schema=(\S+)", copied.read_text(encoding="utf-8"))[1]
+    assert json.loads((copied.parent / named).read_text(encoding="utf-8"))["type"] == "object"
     again = cli("recipes", "copy", "text-sentiment", tmp_path)
     assert again.code == 2
     assert "exists already" in again.err
@@ -249,6 +251,12 @@ def test_recipes_lists_and_copies(cli, tmp_path):
     assert typo.code == 2
     assert "did you mean 'text-sentiment'" in typo.err
     assert cli("recipes", "copy", "text-sentiment", "/proc/nowhere/x.yaml").code == 2
+
+
+def test_show_refuses_the_options_that_a_run_would_refuse(cli, project):
+    outcome = cli("show", project.recipe, "--set", "schemes=[{kind: int8, per_chanel: false}]")
+    assert outcome.code == 2
+    assert "did you mean 'per_channel'?" in outcome.err
 
 
 def test_doctor_shows_engines_libraries_and_the_cache(cli, tmp_path, monkeypatch):

@@ -64,6 +64,12 @@ def test_a_layer_that_is_not_there_is_unknown_and_no_neighbour_is_taken_for_it(t
     assert audited(proto, tmp_path, block="nothing") == {"block": ("unknown", "(not found)", False)}
 
 
+def test_a_float_gemm_that_an_activation_melts_into_is_found(tmp_path):
+    weights = {"w": zoo.draw(8, 4), "b": zoo.draw(4)}
+    proto = zoo.model([zoo.node("Gemm", "x w b", "g", "layer"), zoo.node("Relu", "g", "y", "relu")], {"x": ["N", 8]}, {"y": None}, weights)
+    assert audited(proto, tmp_path, layer="g") == {"layer": ("fp32", "FusedGemm", False)}
+
+
 def test_large_weights_lie_beside_the_graph(tmp_path, monkeypatch):
     import quant.targets.onnxruntime as module
 
