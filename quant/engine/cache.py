@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -82,19 +81,18 @@ class StageCache:
             with part_folder(place.parent, place.name[:12]) as part:
                 produce(part)
                 (part / KEY_FILE).write_text(json.dumps({**whole, "files": _files(part)}, indent=1, sort_keys=True), encoding="utf-8")
-                if place.is_dir():
-                    _discard(place)
                 self._put(part, place)
         self._sound.add(place)
         self.seconds[name] = time.monotonic() - start
         return place
 
     def _is_sound(self, place: Path) -> bool:
-        """Whether a result is there, and is what was written; read once in a process."""
+        """Whether a result is there, and is what was written; read once in a process. One that is damaged goes."""
         if place in self._sound:
             return True
         if not place.is_dir():
             return False
+        seen = place.stat().st_ino
         try:
             key = json.loads((place / KEY_FILE).read_bytes())
             sound = isinstance(key, dict) and key.get("files") == _files(place)
@@ -102,6 +100,8 @@ class StageCache:
             sound = False
         if sound:
             self._sound.add(place)
+        else:
+            _discard(place, seen)
         return sound
 
     @staticmethod
@@ -120,8 +120,8 @@ def _files(folder: Path) -> dict[str, str]:
     return {p.relative_to(folder).as_posix(): digest_of_file(p) for p in sorted(folder.rglob("*")) if p.is_file() and p != folder / KEY_FILE}
 
 
-def _discard(place: Path) -> None:
-    """Take a damaged result out of the way in one step, and remove it."""
-    with part_folder(place.parent, place.name[:12]) as old, suppress(FileNotFoundError):  # another process may have been faster
-        place.rename(old / place.name)
-        shutil.rmtree(old)
+def _discard(place: Path, seen: int) -> None:
+    """Take the damaged folder with the inode `seen` out of the way in one step, and remove it; another process may have put a sound one there."""
+    with disk_errors(place), part_folder(place.parent, place.name[:12]) as old, suppress(FileNotFoundError):
+        if place.stat().st_ino == seen:
+            place.rename(old / place.name)
