@@ -71,12 +71,13 @@ def test_quick_commands_run(command):
     assert done.stdout
 
 
-def test_the_recipe_in_readme_is_a_recipe(tmp_path):
-    [(_, text)] = _blocks("README.md", "yaml")
-    (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
-    bound = bind(load_recipe(tmp_path / "my.yaml"), trust_code=False)
-    assert list(bound.schemes) == ["int8-dynamic", "int8"]
-    assert bound.gates[0][1].max_drop == 0.01
+def test_the_recipes_in_readme_are_recipes(tmp_path):
+    found = []
+    for _, text in _blocks("README.md", "yaml"):
+        (tmp_path / "my.yaml").write_text(text, encoding="utf-8")
+        found.append(bind(load_recipe(tmp_path / "my.yaml"), trust_code=False))
+    assert list(found[0].schemes) == ["int8-dynamic", "int8"]
+    assert [(name, spec.max_drop, spec.relative) for name, spec in found[1].gates] == [("accuracy", 0.01, True), ("log-loss", 0.02, False)]
 
 
 @pytest.mark.slow
