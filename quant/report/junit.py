@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+from quant.report.audit import audit_sentences, differing, finding
 from quant.report.document import Candidate, GateRow, Report
 from quant.report.rows import latency_of
-from quant.report.sentence import disagreements, needed
+from quant.report.sentence import needed
 from quant.report.words import count, drop, fixed, in_unit, limit, lower, one_line, upper, visible
 
 _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -17,7 +18,8 @@ def junit_xml(report: Report) -> str:
     """The text of `junit.xml`.
 
     A gate that fails is a failure, one that is inconclusive an error (of type `inconclusive`), a candidate that is not
-    available or not applicable is skipped. An audit with disagreements fails where the candidate failed for it.
+    available or not applicable is skipped. An audit with layers in another format than planned
+    fails where the candidate failed for it.
     """
     suites = ET.Element("testsuites", name=_clean(report.name))
     suite = ET.SubElement(suites, "testsuite", name=_clean(report.name), time=f"{report.timings.seconds:.3f}", timestamp=_timestamp(report.timings.started))
@@ -66,17 +68,18 @@ def _gate(case: ET.Element, gate: GateRow) -> None:
     if v.decision == "fail":
         ET.SubElement(case, "failure", type="fail", message=_clean(values)).text = text
     elif v.decision == "inconclusive":
-        ET.SubElement(case, "error", type="inconclusive", message=_clean(f"{values}; {needed(v)}")).text = text
+        ET.SubElement(case, "error", type="inconclusive", message=_clean(f"{values}; {needed(gate)}")).text = text
     else:
         ET.SubElement(case, "system-out").text = text
 
 
 def _audit(case: ET.Element, candidate: Candidate) -> None:
-    wrong = disagreements(candidate)
-    text = "\n".join(_clean(f"{r.layer}: planned {r.planned}, runs {r.runs} ({r.kernel})") for r in candidate.audit if not r.agrees)
+    wrong = differing(candidate)
+    shown = [r for r in candidate.audit if finding(candidate, r) in {"differs", "not found"}]
+    text = "\n".join([*audit_sentences(candidate), *(_clean(f"{r.layer}: planned {r.planned}, runs {r.runs} ({r.kernel})") for r in shown)])
     if wrong and candidate.verdict == "fail" and all(g.verdict.decision == "pass" for g in candidate.gates):
         ET.SubElement(case, "failure", type="audit", message=f"{count(wrong, 'layer')} in another format than planned").text = text
-    elif wrong:
+    elif any(not row.agrees for row in candidate.audit):
         ET.SubElement(case, "system-out").text = text
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from quant.report.audit import audit_sentences, finding
 from quant.report.document import Candidate, Report
 from quant.report.rows import ICONS, candidate_rows, latency_of
-from quant.report.sentence import disagreements, needed, title
+from quant.report.sentence import needed, title
+from quant.report.speed import fastest_sentence
 from quant.report.words import NOTHING, count, drop, fixed, in_unit, limit, lower, milliseconds, number, one_line, seconds, size, small_share, upper
 
 _MOST_LAYERS, _MOST_TENSORS = 20, 10
@@ -20,6 +22,7 @@ def markdown(report: Report) -> str:
     parts = [
         f"# {escaped(report.name)}",
         f"**{ICONS[report.verdict]} {escaped(report.sentence)}**",
+        _sentence(fastest_sentence(report)),
         escaped(report.description),
         *_baseline(report),
         *_candidates(report),
@@ -47,6 +50,10 @@ def escaped(text: str) -> str:
         'a&#124;b &#96;c&#96; &lt;d&gt;\\_e'
     """
     return one_line(text).translate(_ESCAPES).replace("://", "&#58;//")
+
+
+def _sentence(text: str) -> str:
+    return f"{escaped(text)}." if text else ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -86,13 +93,11 @@ def _details(candidate: Candidate) -> list[str]:
     if left:
         parts.append(_table(("layer in FP32", "operator", "reason"), [(c.layer, c.op, c.reason) for c in left[:_MOST_LAYERS]]))
         parts.append(_left_out(len(left) - _MOST_LAYERS, "layer"))
-    wrong = [row for row in candidate.audit if not row.agrees]
+    parts.append(escaped(" ".join(audit_sentences(candidate))))
+    wrong = [row for row in candidate.audit if finding(candidate, row) in {"differs", "not found"}]
     if wrong:
-        parts.append(f"{count(disagreements(candidate), 'layer')} of {len(candidate.audit)} in another format than planned:")
         parts.append(_table(("layer", "planned", "runs", "kernel"), [(r.layer, r.planned, r.runs, r.kernel) for r in wrong[:_MOST_LAYERS]]))
         parts.append(_left_out(len(wrong) - _MOST_LAYERS, "layer"))
-    elif candidate.audit:
-        parts.append(f"The engine runs every layer as planned ({count(len(candidate.audit), 'layer')}).")
     if candidate.files:
         parts.append(_table(("file", "SHA-256"), sorted(candidate.files.items())))
     return parts
@@ -101,7 +106,7 @@ def _details(candidate: Candidate) -> list[str]:
 def _gate(candidate: Candidate, place: int) -> tuple[str, ...]:
     gate = candidate.gates[place]
     v, unit = gate.verdict, gate.unit
-    verdict = f"{ICONS[v.decision]} {v.decision}" + (f": {needed(v)}" if v.decision == "inconclusive" else "")
+    verdict = f"{ICONS[v.decision]} {v.decision}" + (f": {needed(gate)}" if v.decision == "inconclusive" else "")
     bounds = drop(v.drop, unit, relative=v.relative), lower(v.drop_lower, unit, relative=v.relative), upper(v.drop_upper, unit, relative=v.relative)
     return gate.metric, verdict, in_unit(v.baseline, unit), in_unit(v.value, unit), *bounds, limit(v, unit), v.method
 

@@ -11,16 +11,20 @@ from markupsafe import Markup
 
 from quant.core.documents import AuditRow, LayerChoice
 from quant.report import words
+from quant.report.audit import Finding, audit_sentences, finding
 from quant.report.document import Candidate, RangeRow, Report
 from quant.report.picture import draw
 from quant.report.rows import ICONS, candidate_rows, latency_of
-from quant.report.sentence import disagreements, needed, title
+from quant.report.sentence import needed, title
+from quant.report.speed import fastest_sentence
 from quant.report.words import drop, fixed, in_unit, limit, lower, plain, upper, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 _UNIT = re.compile(r"(?<=\d) (?=%|dB|ms|points?\b)")
+_FINDINGS = {"agrees": "yes", "differs": "✗ no", "emulated": "emulated", "not found": "not found"}
+_ORDER: dict[Finding, int] = {"differs": 0, "not found": 1, "emulated": 2, "agrees": 3}
 _FORMATS_LEFT = frozenset({"fp32", "float32"})
 
 
@@ -32,6 +36,7 @@ def html_page(report: Report) -> str:
         report=report,
         rows=candidate_rows(report),
         wide=draw(report),
+        fastest=fastest_sentence(report),
         narrow=draw(report, width=400, height=400, names=False),
         ranges=sorted(calibration.ranges, key=lambda row: (-row.clipped, row.tensor)) if calibration else (),
     )
@@ -45,7 +50,8 @@ def _environment() -> Environment:
         loader=PackageLoader("quant.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
     )
     made.filters.update(_filters())
-    made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, disagreements=disagreements, title=title, units=_units)
+    made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, title=title, units=_units)
+    made.globals.update(audit_sentences=audit_sentences, finding=finding, signs=_FINDINGS)
     return made
 
 
@@ -76,7 +82,7 @@ def _exclusions_first(candidate: Candidate) -> list[LayerChoice]:
 
 
 def _disagreements_first(candidate: Candidate) -> list[AuditRow]:
-    return sorted(candidate.audit, key=lambda row: row.agrees)
+    return sorted(candidate.audit, key=lambda row: _ORDER[finding(candidate, row)])
 
 
 def _units(report: Report) -> dict[str, str]:
@@ -104,7 +110,7 @@ def _found(candidate: Candidate) -> list[dict[str, str]]:
                 "method": v.method,
                 "samples": f"{v.samples:,}",
                 "verdict": v.decision,
-                "note": needed(v) if v.decision == "inconclusive" else "",
+                "note": needed(gate) if v.decision == "inconclusive" else "",
             }
         )
     return rows

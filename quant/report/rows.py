@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quant.report.audit import differing, not_found
 from quant.report.document import Candidate, LatencyRow, Report
-from quant.report.sentence import disagreements, needed, title
+from quant.report.sentence import needed, title
 from quant.report.words import NOTHING, count, decibels, drop, fixed, in_unit, limit, listed, one_line, size, upper
 
 ICONS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not available": NOTHING, "not applicable": NOTHING, "measured": "·"}
@@ -32,6 +33,7 @@ class Row:
         time_interval: Its 95 % interval; empty when there is none.
         size: Size of the artifact.
         size_ratio: Size over FP32's.
+        size_words: The same, as it is said beside the size; empty when there is none.
         cosine: Mean cosine to FP32.
         sqnr: SQNR.
     """
@@ -51,6 +53,7 @@ class Row:
     time_interval: str
     size: str
     size_ratio: str
+    size_words: str
     cosine: str
     sqnr: str
 
@@ -99,9 +102,16 @@ def _row(report: Report, candidate: Candidate, place: int) -> Row:
         time_interval=f"{fixed(times.ratio_low)} to {fixed(times.ratio_high)}" if times else "",
         size=NOTHING if candidate.size_bytes is None else size(candidate.size_bytes),
         size_ratio=NOTHING if candidate.size_ratio is None else fixed(candidate.size_ratio),
+        size_words=_size_words(candidate.size_ratio),
         cosine=NOTHING if close is None else "exact" if close.exact else fixed(close.cosine_mean, 4),
         sqnr=NOTHING if close is None else "exact" if close.exact else NOTHING if close.sqnr_db is None else decibels(close.sqnr_db),
     )
+
+
+def _size_words(ratio: float | None) -> str:
+    if ratio is None:
+        return ""
+    return f"{fixed(ratio)} times FP32" if ratio > 1 else f"{fixed(ratio)} of FP32"
 
 
 def _time(candidate: Candidate) -> str:
@@ -110,16 +120,20 @@ def _time(candidate: Candidate) -> str:
     return NOTHING if candidate.latency_ratio is None else fixed(candidate.latency_ratio)
 
 
+def _audited(candidate: Candidate) -> tuple[tuple[int, str], ...]:
+    return (differing(candidate), "in another format than planned"), (not_found(candidate), "not found in the engine's graph")
+
+
 def _notes(candidate: Candidate) -> tuple[str, ...]:
     found = []
     if candidate.reason or candidate.status != "measured":
         found.append(one_line(candidate.reason) or "no reason was given")
-    found += [f"{one_line(g.metric)}: {needed(g.verdict)}" for g in candidate.gates if g.verdict.decision == "inconclusive"]
+    found += [f"{one_line(g.metric)}: {needed(g)}" for g in candidate.gates if g.verdict.decision == "inconclusive"]
     failed = [one_line(g.metric) for g in candidate.gates[1:] if g.verdict.decision == "fail"]
     if failed:
         found.append(f"{listed(failed)} beyond the limit, too" if candidate.gates[0].verdict.decision == "fail" else f"{listed(failed)} beyond the limit")
-    if (wrong := disagreements(candidate)) and candidate.emulated is None and not candidate.reason:  # the reason says it; what is emulated differs by nature
-        found.append(f"{count(wrong, 'layer')} in another format than planned")
+    if not candidate.reason:  # where there is one, it says it
+        found += [f"{count(n, 'layer')} {what}" for n, what in _audited(candidate) if n]
     if candidate.emulated is not None:
         found.append(f"emulated: {one_line(candidate.emulated)}")
     return tuple(found)

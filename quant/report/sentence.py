@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quant.core.documents import Decision, Verdict
+from quant.report.audit import differing
 from quant.report.document import Baseline, Candidate, FidelityRow, GateRow
 from quant.report.words import count, decibels, drop, fixed, in_unit, limit, listed, lower, one_line, percent, plain, upper
 
@@ -45,11 +46,6 @@ def title(candidate: Candidate) -> str:
     return f"{one_line(candidate.scheme)} on {one_line(candidate.target)}"
 
 
-def disagreements(candidate: Candidate) -> int:
-    """Number of layers that the engine runs in another format than planned."""
-    return sum(not row.agrees for row in candidate.audit)
-
-
 def _absent(candidate: Candidate) -> str:
     reason = one_line(candidate.reason).rstrip(".")
     return f"{title(candidate)} is {candidate.status}" + (f" ({reason})" if reason else "")
@@ -78,13 +74,17 @@ def _not_passing(candidate: Candidate) -> list[GateRow]:
 
 
 def _passes(candidate: Candidate, passing: int, measured: int) -> str:
-    size = "" if candidate.size_ratio is None else f", with {fixed(candidate.size_ratio)} of FP32's size"
+    size = "" if candidate.size_ratio is None else f", {_beside_fp32(candidate.size_ratio)}"
     others = f"; {passing} of {count(measured, 'candidate')} pass" if measured > 1 else ""
     if not candidate.gates:
         return f"{_unjudged(candidate)}{others}"
     gate = candidate.gates[0]
     more = f", and {count(len(candidate.gates) - 1, 'further gate')} held" if len(candidate.gates) > 1 else ""
     return f"{title(candidate)}{_engine(candidate)} {_keeps(gate)} ({_found(gate, bound='upper')}{more}){size}{others}"
+
+
+def _beside_fp32(ratio: float) -> str:
+    return f"at {fixed(ratio)} times FP32's size" if ratio > 1 else f"with {fixed(ratio)} of FP32's size"
 
 
 def _unjudged(candidate: Candidate) -> str:
@@ -96,7 +96,7 @@ def _fails(candidate: Candidate, failing: int, baseline: Baseline) -> str:
     if not beyond:
         if candidate.reason:
             return f"{title(candidate)}{_engine(candidate)} is not fit: {one_line(candidate.reason).rstrip('.')}"
-        wrong = disagreements(candidate)
+        wrong = differing(candidate)
         layers = f"{wrong} of {count(len(candidate.audit), 'layer')} of {title(candidate)} run in another format than planned"
         return (
             layers
@@ -118,14 +118,18 @@ def _undecided(candidate: Candidate) -> str:
     ends = f"between {lower(v.drop_lower, gate.unit, relative=v.relative)} and {upper(v.drop_upper, gate.unit, relative=v.relative)}"
     values = f"{in_unit(v.baseline, gate.unit)} → {in_unit(v.value, gate.unit)}"
     held = f"it cannot be said yet whether {title(candidate)}{_engine(candidate)} {_keeps(gate)}"
-    return f"{held} ({values}, {_change(gate)} {ends}, each bound at {_confidence(v)}); {needed(v)}"
+    return f"{held} ({values}, {_change(gate)} {ends}, each bound at {_confidence(v)}); {needed(gate)}"
 
 
-def needed(verdict: Verdict) -> str:
-    """What would decide an inconclusive verdict."""
-    if verdict.needed is None:
+def needed(gate: GateRow) -> str:
+    """What would decide the inconclusive verdict of `gate`."""
+    if gate.verdict.needed is not None:
+        return f"about {count(gate.verdict.needed, 'more sample')} needed"
+    if gate.verdict.limit != 0:
         return "no number of samples would decide, the drop is too close to the limit"
-    return f"about {count(verdict.needed, 'more sample')} needed"
+    if gate.direction == "same":
+        return "a limit of 0 leaves no room for any change"
+    return "a limit of 0 can only be met by a candidate that is better than FP32"
 
 
 def _keeps(gate: GateRow) -> str:
@@ -147,7 +151,7 @@ def _found(gate: GateRow, *, bound: str) -> str:
         return f"{values}, {_change(gate)} at most {upper(v.drop_upper, gate.unit, relative=v.relative)} at {_confidence(v)}"
     found = f"{_change(gate)} {drop(v.drop, gate.unit, relative=v.relative)}"
     if v.decision != "fail":
-        return f"{values}, {found}; {needed(v)}"
+        return f"{values}, {found}; {needed(gate)}"
     return f"{values}, {found}, at least {lower(v.drop_lower, gate.unit, relative=v.relative)} at {_confidence(v)}"
 
 

@@ -141,6 +141,17 @@ def test_the_same_report_gives_the_same_page(make):
     assert html_page(make.reports["mixed"]()) == html_page(make.reports["mixed"]())
 
 
+def test_the_time_of_each_stage_is_a_row_of_its_own(make):
+    tree = parsed(html_page(make.reports["pass"]()))
+    assert rows_of(tree, "Time of each stage") == [["calibrate", "12.5 s"], ["evaluate", "1 min 1 s"], ["export", "from the cache"]]
+    assert text_of(tree.find(".//footer")) == "Started 2026-03-01T12:00:00Z, took 1 min 23 s."
+
+
+def test_a_size_above_fp32s_is_said_in_times(make):
+    tree = parsed(html_page(make.report(make.candidate(size_ratio=1.98))))
+    assert rows_of(tree, "Every scheme")[0][7] == "22.8 MiB1.98 times FP32"
+
+
 def test_with_several_gates_the_picture_says_that_it_shows_the_first(make):
     note = "The bars show the first gate alone"
     assert note in html_page(make.reports["several gates"]())

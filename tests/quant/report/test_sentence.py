@@ -96,3 +96,18 @@ def test_a_pass_names_what_the_engine_really_computes_before_what_it_emulates(ma
     emulated = make.candidate("fp16", emulated="computed in FP32").model_copy(update={"size_bytes": 1})
     report = make.report(emulated, make.candidate("int8"))
     assert report.sentence.startswith("Pass: int8 on onnxruntime keeps")
+
+
+@pytest.mark.parametrize(
+    ("direction", "words"),
+    [("higher", "a limit of 0 can only be met by a candidate that is better than FP32"), ("same", "a limit of 0 leaves no room for any change")],
+)
+def test_a_limit_of_zero_is_not_called_close(make, direction, words):
+    never = make.gate("inconclusive", direction=direction, **(make.undecided | {"needed": None, "limit": 0.0}))
+    said = make.report(make.candidate("int8", never)).sentence
+    assert said.endswith(f"; {words}.")
+    assert "too close" not in said
+
+
+def test_an_artifact_larger_than_fp32_is_said_as_times_its_size(make):
+    assert make.report(make.candidate(size_ratio=1.98)).sentence.endswith(", at 1.98 times FP32's size.")
