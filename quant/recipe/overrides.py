@@ -35,9 +35,7 @@ def override(root: Placed, text: str) -> Placed:
     key, equals, value = text.partition("=")
     location: Location = tuple(int(part) if part.isdecimal() and part.isascii() else part.strip() for part in key.strip().split("."))
     if not equals or "" in location:
-        raise RecipeError(
-            f"expected KEY=VALUE, got {text!r}", where=_FLAG.strip(), hint="such as --set gate.max_drop=0.02 or --set calibration.calibrator=mse"
-        )
+        raise RecipeError(f"expected KEY=VALUE, got {text!r}", where=_FLAG.strip(), hint="such as --set gate.max_drop=0.02 or --set calibration.calibrator=mse")
     where = f"{_FLAG}{dotted(location)}"
     if not value.strip():
         raise RecipeError("no value after the =", where=where, hint="write null for nothing, or '' for empty text")
