@@ -41,7 +41,7 @@ def load_function(reference: str, *, base: Path, trust_code: bool, where: str) -
     if not (ours or trust_code):
         hint = "look at that code first; then allow it with --trust-code (in Python: trust_code=True)"
         raise DataError(f"{reference!r} names code that is not part of the toolkit", where=where, hint=hint)
-    module = _import(module_name, base, where) if file is None else _run_file(file, where)
+    module = _import(module_name, base, where) if file is None else _run_file(file, module_name, where)
     function = getattr(module, name, None)
     # What our own module merely imports (os.system, say) is not ours to be named.
     if not callable(function) or (ours and getattr(function, "__module__", None) != module.__name__):
@@ -84,10 +84,12 @@ def _import(module_name: str, base: Path, where: str) -> ModuleType:
         sys.path.remove(str(base))
 
 
-def _run_file(file: Path, where: str) -> ModuleType:
+def _run_file(file: Path, name: str, where: str) -> ModuleType:
+    """Run `file` as the module `name` (as the recipe writes it), under which plug-ins that import by name find it."""
     spec = importlib.util.spec_from_file_location(f"quant_recipe_{file.stem}", file)
     if spec is None or spec.loader is None or not file.is_file():
         raise DataError(f"no file {file.name!r}", where=where, hint=f"paths start in the recipe's folder, {file.parent}")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    sys.modules[name] = module
     return module

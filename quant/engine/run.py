@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from evaluators.memory import FirstRun
 from quant.core.cache_folder import cache_folder
 from quant.core.documents import PrecisionPlan
 from quant.core.table import CalibrationTable
-from quant.engine.bind import bind
+from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
 from quant.engine.fallback import judge
@@ -64,19 +65,41 @@ def run(recipe: Path | str, *, output: Path | str, overrides: Sequence[str] = ()
         QuantError: The recipe, a source, the model or the data cannot be used, or the folder cannot be written.
     """
     clock = Clock()
-    bound = bind(load_recipe(Path(recipe), overrides), trust_code=trust_code)
-    with open_folder(Path(output)):
-        cache = StageCache(cache_folder() / "stages")
-        workshop = Workshop(bound, prepare(bound, cache, trust_code=trust_code), cache)
-        jobs = planned_jobs(workshop)
-        workshop.check()
-        table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
-        reference = workshop.evaluate_baseline()
-        outcomes, baselines = _candidates(workshop, jobs, table, reference)
-        findings = Findings(reference, table, outcomes, baselines, *_times(workshop, outcomes, baselines))
-        report = make_report(workshop, findings, clock)
-        write_folder(Path(output), report, outcomes, baselines, table)
+    loaded = load_recipe(Path(recipe), overrides)
+    with no_exit(loaded.where(())):
+        bound = bind(loaded, trust_code=trust_code)
+        with open_folder(Path(output)):
+            report = _run(bound, Path(output), clock, trust_code=trust_code)
     return Run(report, Path(output))
+
+
+def _run(bound: Bound, output: Path, clock: Clock, *, trust_code: bool) -> Report:
+    """All stages, from the model to the folder that is left behind."""
+    cache = StageCache(cache_folder() / "stages")
+    workshop = Workshop(bound, prepare(bound, cache, trust_code=trust_code), cache)
+    jobs = planned_jobs(workshop)
+    workshop.check()
+    table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
+    reference = workshop.evaluate_baseline()
+    outcomes, baselines = _candidates(workshop, jobs, table, reference)
+    findings = Findings(reference, table, outcomes, baselines, *_times(workshop, outcomes, baselines))
+    report = make_report(workshop, findings, clock)
+    write_folder(output, report, outcomes, baselines, table)
+    return report
+
+
+@contextmanager
+def no_exit(where: str) -> Iterator[None]:
+    """Code that a recipe names must not end the process: its exit code would be read as a verdict.
+
+    Raises:
+        RunError: It tried to.
+    """
+    try:
+        yield
+    except SystemExit as error:
+        what = f"code that the recipe names ended the process, with exit code {error.code}"
+        raise RunError(what, where=where, hint="a function that a recipe names must return its result, or raise an error") from error
 
 
 def planned_jobs(workshop: Workshop) -> list[Job]:
