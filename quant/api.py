@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from quant.core.cache_folder import cache_folder
@@ -13,7 +14,7 @@ from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.prepare import prepare
-from quant.engine.run import Run, planned_jobs, run
+from quant.engine.run import Run, no_exit, planned_jobs, run
 from quant.errors import QuantError
 from quant.recipe.load import LoadedRecipe, load_recipe
 from quant.report.compare import Comparison, compare
@@ -39,10 +40,16 @@ __all__ = [
 ]
 
 
-def _workshop(recipe: Path | str, overrides: Sequence[str], *, trust_code: bool) -> tuple[Bound, Workshop]:
-    bound = bind(load_recipe(Path(recipe), overrides), trust_code=trust_code)
-    cache = StageCache(cache_folder() / "stages")
-    return bound, Workshop(bound, prepare(bound, cache, trust_code=trust_code), cache)
+@contextmanager
+def _workshop(recipe: Path | str, overrides: Sequence[str], *, trust_code: bool) -> Iterator[tuple[Bound, Workshop]]:
+    """The bound recipe, with model and data brought in and checked."""
+    loaded = load_recipe(Path(recipe), overrides)
+    with no_exit(loaded.where(())):
+        bound = bind(loaded, trust_code=trust_code)
+        cache = StageCache(cache_folder() / "stages")
+        workshop = Workshop(bound, prepare(bound, cache, trust_code=trust_code), cache)
+        workshop.check()
+        yield bound, workshop
 
 
 def calibrate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: bool = False) -> CalibrationTable:
@@ -56,10 +63,9 @@ def calibrate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: 
     Raises:
         QuantError: The recipe, the model or the data cannot be used, or no scheme needs calibration.
     """
-    bound, workshop = _workshop(recipe, overrides, trust_code=trust_code)
-    jobs = planned_jobs(workshop)
-    workshop.check()
-    table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
+    with _workshop(recipe, overrides, trust_code=trust_code) as (bound, workshop):
+        jobs = planned_jobs(workshop)
+        table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
     if table is None:
         raise QuantError("none of the recipe's schemes needs calibration", where=bound.loaded.where(("schemes",)), hint="`int8` and `fp16` do")
     return table
@@ -76,6 +82,5 @@ def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: b
     Raises:
         QuantError: The recipe, the model or the data cannot be used.
     """
-    bound, workshop = _workshop(recipe, overrides, trust_code=trust_code)
-    workshop.check()
-    return metric_values(bound, workshop.evaluate_baseline().predictions)
+    with _workshop(recipe, overrides, trust_code=trust_code) as (bound, workshop):
+        return metric_values(bound, workshop.evaluate_baseline().predictions)

@@ -23,6 +23,8 @@ _TABLES = {
     "npz": arrays.read_arrays,
     "npy": arrays.read_arrays,
 }
+_DETAILS = dict.fromkeys(("csv", "tsv", "text"), ("columns", "skip_rows", "encoding")) | {"json": ("skip_rows", "encoding")}
+"""What of a recipe's details the reader of a kind reads; the readers of the others read none."""
 _FOLDERS = {"imagefolder": folders.read_image_classes, "audiofolder": folders.read_audio_classes, "dataset": stored.read_dataset}
 _ENDINGS = {
     ".csv": "csv",
@@ -52,6 +54,7 @@ def read_rows(spec: RowsSpec, path: Path, *, where: str) -> Mapping[str, Rows]:
         DataError: The form cannot be told, or the data cannot be read in it.
     """
     kind = kind_of(path, where=where) if spec.kind == "auto" else spec.kind
+    _refuse_unread(spec, kind, where)
     if kind in _FOLDERS:
         if not path.is_dir():
             raise DataError(f"data of kind {kind!r} is a folder; {path.name!r} is a file", where=where)
@@ -61,6 +64,15 @@ def read_rows(spec: RowsSpec, path: Path, *, where: str) -> Mapping[str, Rows]:
     if path.is_dir() and kind not in {"npz", "npy"}:
         raise DataError(f"data of kind {kind!r} is a file; {path.name!r} is a folder", where=where, hint="name the file with `data.file`")
     return {ALL: _TABLES[kind](path, spec)}
+
+
+def _refuse_unread(spec: RowsSpec, kind: str, where: str) -> None:
+    """Refuse what the recipe says and data of this kind have no use for: ignored in silence, it would look obeyed."""
+    for name in ("columns", "skip_rows", "encoding"):
+        value = getattr(spec, name)
+        if name not in _DETAILS.get(kind, ()) and value != RowsSpec.model_fields[name].default:
+            shown = list(value) if isinstance(value, tuple) else value
+            raise DataError(f"data of kind {kind!r} have no `{name}`, got {shown!r}", where=where, hint=f"leave `{name}` out, or name another `kind`")
 
 
 def kind_of(path: Path, *, where: str) -> str:

@@ -17,6 +17,14 @@ def test_code_that_exits_is_an_error_and_no_verdict(project, moment):
     assert not project.output.exists()
 
 
+@pytest.mark.parametrize("call", [quant.calibrate, quant.evaluate])
+def test_neither_can_it_end_the_other_commands(project, call):
+    (project.folder / "mine.py").write_text("import sys\n\ndef score(outputs, label):\n    sys.exit(0)\n", encoding="utf-8")
+    project.write({"evaluation": {"metrics": [{"kind": "function", "function": "mine.py:score"}]}})
+    with pytest.raises(RunError, match="ended the process, with exit code 0"):
+        call(project.recipe, trust_code=True)
+
+
 def test_a_metric_from_a_file_beside_the_recipe_is_used(project):
     (project.folder / "mine.py").write_text("def score(outputs, label):\n    return float(outputs[0]['logits'].argmax() == label)\n", encoding="utf-8")
     project.write({"evaluation": {"metrics": [{"kind": "function", "function": "mine.py:score"}, "accuracy"]}})
