@@ -59,8 +59,14 @@ class Target(Protocol):
 
     kind: ClassVar[str]
     Options: ClassVar[type[TargetOptions]]
-    ahead_of_time: ClassVar[bool]
-    """Whether its engines are built here for machines elsewhere: they are not timed here, and their audits count all the same."""
+
+    @property
+    def ahead_of_time(self) -> bool:
+        """Whether its engines are built here for machines elsewhere: they are not timed here, and their audits count all the same.
+
+        It may depend on the options, and on what this machine has.
+        """
+        ...
 
     @property
     def dialect(self) -> Dialect:

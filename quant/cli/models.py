@@ -1,0 +1,60 @@
+"""Commands about one model file: its layers, and what an engine makes of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from quant.cli.shared import EXIT, Json, app, out
+
+
+@app.command()
+def inspect(model: Annotated[Path, typer.Argument(help="An ONNX file.")], as_json: Json = False) -> None:
+    """Show a model's inputs, outputs and layers, without running it."""
+    from quant.api import inspect as look  # noqa: PLC0415
+
+    found = look(model)
+    if as_json:
+        sys.stdout.write(found.to_json())
+        return
+    out.print(f"[bold]{escape(found.path)}[/bold]: opset {found.opset}, {found.parameters:,} weights, {len(found.layers)} layers")
+    for title, lines in (("inputs", found.inputs), ("outputs", found.outputs)):
+        out.print(f"{title}:")
+        for line in lines:
+            out.print(f"  {escape(line)}")
+    out.print("operators: " + escape(", ".join(f"{op} {count}" for op, count in found.operators.items())))
+    table = Table("layer", "op", "weight", "channels along", "weights")
+    for layer in found.layers:
+        shape = "two activations" if layer.weight is None else "x".join(map(str, layer.weight))
+        table.add_row(escape(layer.name), layer.op, shape, "-" if layer.channel_axis is None else f"axis {layer.channel_axis}", f"{layer.parameters:,}")
+    out.print(table)
+
+
+@app.command()
+def check(
+    model: Annotated[Path, typer.Argument(help="An ONNX file, from whatever tool.")],
+    *,
+    target: Annotated[str, typer.Option("--target", help="The engine that it is for.")] = "tensorrt",
+    capability: Annotated[str | None, typer.Option("--capability", help="Compute capability of the GPU, as in sm89.")] = None,
+    rule: Annotated[list[str] | None, typer.Option("--rule", metavar="ID", help="Ask only this rule; may be given more than once.")] = None,
+    severity: Annotated[str, typer.Option("--severity", help="The mildest to show: error, silent or warning.")] = "warning",
+    fix: Annotated[Path | None, typer.Option("--fix", metavar="FILE", help="Write a copy in which everything that safely can be is mended.")] = None,
+    sarif: Annotated[Path | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, too.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Find what an engine refuses in a model, or takes and quietly runs otherwise. Exit codes: 0 nothing refused, 1 something is."""
+    from quant.core.files import write_text  # noqa: PLC0415 - `quant --help` stays quick
+    from quant.lint.check import check as look  # noqa: PLC0415
+    from quant.lint.sarif import sarif as as_sarif  # noqa: PLC0415
+    from quant.lint.text import checked_text  # noqa: PLC0415
+
+    found = look(model, target=target, capability=capability, rules=rule or [], severity=severity, mend_to=fix)
+    if sarif is not None:
+        write_text(sarif, as_sarif(found))
+    sys.stdout.write(found.to_json() if as_json else checked_text(found))
+    raise typer.Exit(EXIT["fail"] if found.count("error") else EXIT["pass"])

@@ -1,0 +1,79 @@
+"""Commands about recipes: as they resolve, those that ship, and their schema."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from quant.cli.shared import Overrides, Recipe, app, out
+from quant.errors import QuantError, RunError
+
+recipes_app = typer.Typer(help="Recipes that ship with the toolkit.", invoke_without_command=True)
+app.add_typer(recipes_app, name="recipes")
+
+
+@app.command()
+def show(recipe: Recipe, overrides: Overrides = None) -> None:
+    """Print a recipe resolved: with all that it extends, all overrides and all defaults."""
+    from quant.engine.bind import check_options  # noqa: PLC0415
+    from quant.recipe.load import load_recipe  # noqa: PLC0415
+
+    loaded = load_recipe(Path(recipe), overrides or [])
+    check_options(loaded)
+    sys.stdout.write(loaded.resolved_yaml())
+
+
+@app.command()
+def schema(output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file instead.")] = None) -> None:
+    """Print the JSON Schema of recipes, for editors."""
+    from quant.core.files import write_text  # noqa: PLC0415
+    from quant.engine.bind import REGISTRIES  # noqa: PLC0415
+    from quant.recipe.json_schema import json_schema  # noqa: PLC0415
+
+    text = json.dumps(json_schema(REGISTRIES), indent=2, sort_keys=True) + "\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
+
+
+@recipes_app.callback(invoke_without_command=True)
+def recipes(context: typer.Context) -> None:
+    """List the recipes that ship with the toolkit."""
+    if context.invoked_subcommand is not None:
+        return
+    from quant.recipe.load import load_recipe  # noqa: PLC0415
+    from quant.recipe.shipped import shipped  # noqa: PLC0415
+
+    table = Table("recipe", "what it does")
+    for name, path in shipped().items():
+        table.add_row(name, escape(load_recipe(path).recipe.description))
+    out.print(table)
+
+
+@recipes_app.command("copy")
+def recipes_copy(
+    name: Annotated[str, typer.Argument(help="Name of a shipped recipe.")], to: Annotated[Path, typer.Argument(help="File or folder to copy it to.")] = Path()
+) -> None:
+    """Copy a shipped recipe, to start your own from."""
+    from quant.core.files import write_bytes, write_text  # noqa: PLC0415
+    from quant.core.registry import did_you_mean  # noqa: PLC0415
+    from quant.recipe.shipped import SCHEMA_FILE, shipped  # noqa: PLC0415
+
+    known = shipped()
+    if name not in known:
+        raise QuantError(f"no shipped recipe is called {name!r}", hint=did_you_mean(name, list(known)))
+    place = to / f"{name}.yaml" if to.is_dir() else to
+    if place.exists():
+        raise RunError("exists already", where=str(place), hint="give another name, or remove it first")
+    schema = place.parent / SCHEMA_FILE  # the recipe's first line names it, for editors
+    if not schema.exists():
+        write_text(schema, (known[name].parent / SCHEMA_FILE).read_text(encoding="utf-8"))
+    write_bytes(place, known[name].read_bytes())
+    out.print(f"copied to {escape(str(place))}, with {SCHEMA_FILE} for your editor")

@@ -1,0 +1,89 @@
+"""Commands that do the work of a recipe, whole or in part, and compare what came of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, out
+from quant.errors import RunError
+
+
+@app.command("run")
+def run_command(
+    recipe: Recipe,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for artifacts and reports (default: runs/NAME).")] = None,
+    overrides: Overrides = None,
+    trust_code: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Run a recipe: calibrate, quantize, export, audit, evaluate, gate, report."""
+    from quant.api import load_recipe, run  # noqa: PLC0415 - `quant --help` stays quick
+    from quant.report.table import candidate_notes, candidates_table  # noqa: PLC0415
+
+    folder = output or Path("runs") / load_recipe(Path(recipe), overrides or []).recipe.name
+    done = run(Path(recipe), output=folder, overrides=overrides or [], trust_code=trust_code)
+    if as_json:
+        sys.stdout.write(done.report.to_json())
+    else:
+        for note in (*done.report.model.notes, *done.report.data.notes):
+            out.print(f"[yellow]note:[/yellow] {escape(note)}")
+        out.print(f"[bold]{escape(done.report.sentence)}[/bold]")
+        Console().print(candidates_table(done.report))
+        for note in candidate_notes(done.report):
+            out.print(f"[dim]{escape(note)}[/dim]", highlight=False)
+        out.print(f"report: {escape(str(folder / 'report.html'))}")
+    raise typer.Exit(EXIT[done.report.verdict])
+
+
+@app.command()
+def calibrate(
+    recipe: Recipe,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the calibration table.")],
+    overrides: Overrides = None,
+    trust_code: Trust = False,
+) -> None:
+    """Run only the calibration of a recipe and write its table."""
+    from quant.api import calibrate as gather  # noqa: PLC0415
+    from quant.core.files import whole_folder  # noqa: PLC0415
+
+    table = gather(recipe, overrides=overrides or [], trust_code=trust_code)
+    if output.exists() and (not output.is_dir() or (any(output.iterdir()) and not (output / "table.json").exists())):
+        raise RunError("holds something else than a calibration table", where=str(output), hint="give an empty or a new folder with --output")
+    with whole_folder(output) as part:
+        table.save(part)
+    out.print(f"{len(table.statistics)} tensors over {table.samples} samples: {escape(str(output / 'table.json'))}")
+
+
+@app.command()
+def evaluate(recipe: Recipe, overrides: Overrides = None, trust_code: Trust = False, as_json: Json = False) -> None:
+    """Evaluate only the FP32 model of a recipe."""
+    from quant.api import evaluate as measure  # noqa: PLC0415
+
+    values = measure(recipe, overrides=overrides or [], trust_code=trust_code)
+    if as_json:
+        sys.stdout.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
+        return
+    for name, value in values.items():
+        out.print(f"{escape(name)}: {value:.6g}")
+
+
+@app.command()
+def compare(
+    run_a: Annotated[Path, typer.Argument(help="Folder of the older run.")],
+    run_b: Annotated[Path, typer.Argument(help="Folder of the newer run.")],
+    as_json: Json = False,
+) -> None:
+    """Compare two runs: accuracy, speed, size, verdicts, formats, ranges."""
+    from quant.api import compare as compare_reports  # noqa: PLC0415
+    from quant.api import load_report  # noqa: PLC0415
+    from quant.report.compare_text import comparison_text  # noqa: PLC0415
+
+    found = compare_reports(load_report(run_a), load_report(run_b))
+    sys.stdout.write(found.to_json() if as_json else comparison_text(found))
