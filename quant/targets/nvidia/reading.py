@@ -16,7 +16,13 @@ _DEQUANTIZES = "runtime_fusion"
 """A kernel made at load time; it reads codes, but turns them into floats before it multiplies."""
 _ATTENTION = "_gemm_mha"
 """How names of kernels begin that hold a whole attention: both products and the softmax between them."""
-_FLOATS = {"Half": "fp16", "BFloat16": "bf16", "Float": "fp32", "FP8": "fp8"}
+_CODES = {"Int8": "int8", "FP8": "fp8"}
+"""Types of codes that are multiplied as they are, activations and weights alike."""
+_WEIGHT_CODES = {"Int4": "int4"}
+"""Types of codes that only weights have: they become floats within the kernel that multiplies."""
+_FLOATS = {"Half": "fp16", "BFloat16": "bf16", "Float": "fp32"}
+_MOVES = frozenset({"Cast", "Identity", "Reshape", "Transpose"})
+"""Operators that may stand between a DequantizeLinear and the product that reads it."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,18 @@ def products_of(model: ir.Model) -> dict[str, Product]:
     """Name -> product, of every node of `model` that may be one."""
     found = {}
     for node in model.graph:
-        makers = [v.producer() for v in node.inputs[:2] if v is not None]
-        dequantizers = [m for m in makers if m is not None and m.op_type == "DequantizeLinear"]
-        weighted = any(constant(v) is not None for v in (*node.inputs[:2], *(m.inputs[0] for m in dequantizers)))
+        operands = [_before_moves(v) for v in node.inputs[:2] if v is not None]
+        dequantizers = [m for m in (v.producer() for v in operands) if m is not None and m.op_type == "DequantizeLinear"]
+        weighted = any(constant(v) is not None for v in (*operands, *(m.inputs[0] for m in dequantizers)))
         found[str(node.name)] = Product(str(node.name), weighted, frozenset(str(m.name) for m in dequantizers))
     return found
+
+
+def _before_moves(value: ir.Value) -> ir.Value:
+    """What `value` was before it was only moved or cast."""
+    while (maker := value.producer()) is not None and maker.op_type in _MOVES and maker.inputs[0] is not None:
+        value = maker.inputs[0]
+    return value
 
 
 def kernel_of(layers: Sequence[EngineLayer], product: Product) -> tuple[str, str]:
@@ -52,7 +65,7 @@ def kernel_of(layers: Sequence[EngineLayer], product: Product) -> tuple[str, str
     if not computing:
         return "(not found)", "unknown"
     found = [(layer, _format(layer, product)) for layer in computing]
-    layer, runs = next(((x, r) for x, r in found if r != "int8"), found[0])  # one kernel in floats is enough to say so
+    layer, runs = next(((x, r) for x, r in found if r in _FLOATS.values()), found[0])  # one kernel in floats is enough to say so
     return _title(layer), runs
 
 
@@ -65,18 +78,21 @@ def _title(layer: EngineLayer) -> str:
 
 
 def _format(layer: EngineLayer, product: Product) -> str:
-    if _in_integers(layer, product):
-        return "int8"
+    if codes := next((name for kind, name in _CODES.items() if _multiplies(layer, product, kind)), None):
+        return codes
+    if product.weighted and (weights := next((name for kind, name in _WEIGHT_CODES.items() if kind in layer.constants), None)):
+        return weights
     operands = (*layer.inputs, *layer.constants)
-    return _narrowest((*operands, *layer.outputs) if "Int8" in operands else operands)  # codes tell nothing of the floats that they become
+    return _narrowest((*operands, *layer.outputs) if set(_CODES) & set(operands) else operands)  # codes tell nothing of the floats that they become
 
 
-def _in_integers(layer: EngineLayer, product: Product) -> bool:
+def _multiplies(layer: EngineLayer, product: Product, codes: str) -> bool:
+    """Whether the operands of `product` are codes of this type in `layer`."""
     if layer.kind in _PRODUCTS:
-        codes = layer.inputs.count("Int8")
-        return codes >= 1 and "Int8" in layer.constants if product.weighted else codes > 1
+        inputs = layer.inputs.count(codes)
+        return inputs >= 1 and codes in layer.constants if product.weighted else inputs > 1
     # A kernel of a whole attention takes Q/DQ into itself; where one is missing, another kernel takes its place.
-    return _is_attention(layer) and len(product.dequantizers) > 1 and product.dequantizers <= set(layer.nodes) and "Int8" in layer.inputs
+    return _is_attention(layer) and len(product.dequantizers) > 1 and product.dequantizers <= set(layer.nodes) and codes in layer.inputs
 
 
 def _narrowest(types: Collection[str]) -> str:

@@ -1,7 +1,10 @@
+import numpy as np
+import onnx_ir as ir
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from quant.targets.nvidia.listing import EngineLayer
-from quant.targets.nvidia.reading import Product, kernel_of
+from quant.targets.nvidia.reading import Product, kernel_of, products_of
 
 WEIGHTED = Product("mm", weighted=True, dequantizers=frozenset({"x_dq", "w_dq"}))
 ACTIVATIONS = Product("qk", weighted=False, dequantizers=frozenset({"q_dq", "k_dq"}))
@@ -30,6 +33,15 @@ def layer(kind, inputs, constants=(), nodes=("mm",), name="layer", *, out="Float
         (ACTIVATIONS, layer("kgen", ["Half"] * 3, [], ["qk", "softmax"], "_gemm_mha_v2_1"), "kgen gemm_mha", "fp16"),
         (ACTIVATIONS, layer("kgen", ["Int8", "Half"], [], ["qk", "q_dq"], "_gemm_mha_v2_1"), "kgen gemm_mha", "fp16"),
         (WEIGHTED, layer("kgen", ["Int8"], ["Half"], ["mm", "x_dq", "w_dq"], "__myl_MulSum_1"), "kgen", "fp16"),
+        (WEIGHTED, layer("gemm", ["FP8"], ["FP8", "Float", "Float"], out="Half"), "gemm", "fp8"),
+        (WEIGHTED, layer("correlation", ["FP8"], ["FP8", "Float", "Float"]), "correlation", "fp8"),
+        (WEIGHTED, layer("runtime_fusion", ["Half"], ["Half", "FP8"], ["w_dq", "mm"], out="Half"), "runtime_fusion", "fp16"),
+        (WEIGHTED, layer("runtime_fusion", ["FP8"], ["Half"], ["mm", "x_dq"], out="Half"), "runtime_fusion", "fp16"),
+        (ACTIVATIONS, layer("gemm", ["FP8", "FP8"], ["Float", "Float"], ["qk"], out="Half"), "gemm", "fp8"),
+        (ACTIVATIONS, layer("runtime_fusion", ["FP8", "Half"], [], ["qk", "k_dq"], out="Half"), "runtime_fusion", "fp16"),
+        (ACTIVATIONS, layer("kgen", ["FP8"] * 3, [], ["qk", "q_dq", "k_dq", "softmax"], "_gemm_mha_v2_1", out="Half"), "kgen gemm_mha", "fp8"),
+        (WEIGHTED, layer("runtime_fusion", ["Half"], ["Int4", "Half"], ["w_dq", "mm"], out="Half"), "runtime_fusion", "int4"),
+        (WEIGHTED, layer("gemm", ["Half", "Half"], ["Float", "Float"], out="Half"), "gemm", "fp16"),
     ],
 )
 def test_the_format_is_that_of_the_kernel_that_multiplies(product, found, kernel, runs):
@@ -44,6 +56,20 @@ def test_a_kernel_that_only_scales_the_result_is_not_taken_for_the_product():
 def test_one_part_in_floats_is_enough_to_disagree():
     parts = [layer("gemm", ["Int8"], ["Int8"]), layer("gemm", ["Half"], ["Half"])]
     assert kernel_of(parts, WEIGHTED) == ("gemm", "fp16")
+
+
+def test_a_kernel_that_expands_four_bit_weights_in_advance_is_not_the_product():
+    expands = layer("kgen", [], ["Half", "Int4"], ["w_dq"], "__myl_CastMulCast_0", out="Half")
+    assert kernel_of([expands, layer("gemm", ["Half", "Half"], out="Half")], WEIGHTED) == ("gemm", "fp16")
+
+
+def test_weights_are_found_behind_a_transposition():
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], name="w_dq"), helper.make_node("Transpose", ["d"], ["t"], name="turn")]
+    nodes.append(helper.make_node("MatMul", ["x", "t"], ["y"], name="mm"))
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in "xy"]
+    constants = [numpy_helper.from_array(np.ones((4, 4), np.int8), "w"), numpy_helper.from_array(np.float32(1), "s")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    assert products_of(ir.from_proto(helper.make_model(graph)))["mm"] == Product("mm", weighted=True, dequantizers=frozenset({"w_dq"}))
 
 
 def test_a_product_that_no_kernel_names_is_unknown():
