@@ -1,0 +1,128 @@
+"""Grids: formats whose codes are read with a scale. This is the reference that everything else is held to.
+
+With real value x, scale s, zero point z and code q:  q = clip(round(x / s) + z, low, high)  and  x' = (q - z) * s.
+`round` gives the nearest value that a code can have, ties to even; the division is done in the type of x, as ONNX
+`QuantizeLinear` defines it for float32.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from quant.core.formats.encoding import Encoding, encoding_of
+from quant.core.formats.params import Codes, Params, spread_out
+from quant.core.statistics import Floats
+
+_NIBBLE, _SIGNED_NIBBLE = 15, 7
+
+
+@dataclass(frozen=True)
+class Grid:
+    """An integer format: codes from `low` to `high`; `symmetric` keeps the zero point at 0.
+
+    A symmetric signed grid gives up its lowest code for the *scale* (127 steps to each side), so that a value and its
+    negative are equally far from their codes.
+    """
+
+    name: str
+    low: int
+    high: int
+    symmetric: bool
+    has_nan: ClassVar[bool] = False
+    """Whether a code stands for NaN."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy type of the codes, the narrowest there is."""
+        if self.low < 0:
+            return np.dtype(ml_dtypes.int4 if self.high <= _SIGNED_NIBBLE else np.int8)
+        return np.dtype(ml_dtypes.uint4 if self.high <= _NIBBLE else np.uint8)
+
+    @property
+    def encoding(self) -> Encoding:
+        """How ONNX writes the codes."""
+        return encoding_of(self.dtype)
+
+    @property
+    def steps(self) -> int:
+        """Number of steps between the lowest and the highest value that the scale is chosen for."""
+        return 2 * self.high if self.symmetric and self.low < 0 else self.high - self.low
+
+    def params(self, low: npt.ArrayLike, high: npt.ArrayLike) -> Params:
+        """Scale and zero point for values between `low` and `high` (scalars, or arrays in the shape that `Params` tells of).
+
+        The range is widened to hold 0, which every grid writes exactly. A range without extent (a constant or all-zero
+        tensor) gets a positive finite scale.
+
+        Example:
+            >>> p = Grid("uint8", 0, 255, symmetric=False).params(-1.0, 3.0)
+            >>> round(float(p.scale), 6), int(p.zero_point)
+            (0.015686, 64)
+        """
+        bottom = np.minimum(np.asarray(low, np.float64), 0.0)
+        top = np.maximum(np.asarray(high, np.float64), 0.0)
+        extent = 2 * np.maximum(-bottom, top) if self.symmetric and self.low < 0 else top - bottom
+        with np.errstate(under="ignore"):
+            raw = (extent / self.steps).astype(np.float32)
+        tiny = np.finfo(np.float32).tiny
+        # A slice of zeros has no step of its own; 1 keeps its codes at zero and the file free of infinities.
+        scale = np.where(raw >= tiny, raw, np.float32(1.0)).astype(np.float32)
+        if self.symmetric:
+            zero = np.zeros(scale.shape, self.dtype)
+        else:
+            zero = np.clip(np.rint(self.low - bottom / scale.astype(np.float64)), self.low, self.high).astype(self.dtype)
+        return Params(scale, zero)
+
+    def round(self, steps: Floats) -> Floats:
+        """The nearest values that codes can have, were there no lowest and no highest; ties to even."""
+        rounded: Floats = np.rint(steps)
+        return rounded
+
+    def quantize(self, values: Floats, params: Params, axis: int | None = None, *, block_size: int = 0) -> Codes:
+        """The codes of `values`, in their shape.
+
+        Args:
+            values: What to write, any shape.
+            params: For the whole, for each slice along `axis`, or for each block of `block_size` along it.
+            axis: The axis that `params` has slices or blocks along.
+            block_size: Values to a block; 0 when there are none.
+
+        Raises:
+            ValueError: `values` hold a NaN and no code stands for it, or `params` do not fit.
+
+        Example:
+            >>> grid = Grid("int8", -128, 127, symmetric=True)
+            >>> grid.quantize(np.float32([0.5, 1.5, 2.5, -9999]), Params(np.float32(1), np.int8(0))).tolist()
+            [0, 2, 2, -128]
+        """
+        if not self.has_nan and np.isnan(values).any():
+            raise ValueError("a NaN has no integer code")
+        scale, zero = self._along(params, values.shape, axis, block_size)
+        kind = np.result_type(values.dtype, np.float32)  # half precision divides in float32: a small scale is 0 in float16
+        with np.errstate(over="ignore"):
+            steps = self.round(values.astype(kind, copy=False) / scale.astype(kind))
+        codes: Codes = np.clip(steps + zero.astype(kind), self.low, self.high).astype(self.dtype)
+        return codes
+
+    def dequantize(self, codes: Codes, params: Params, axis: int | None = None, *, block_size: int = 0) -> npt.NDArray[np.float32]:
+        """The real values that `codes` stand for, float32, in their shape; infinite where they are beyond float32.
+
+        Example:
+            >>> grid = Grid("int8", -128, 127, symmetric=True)
+            >>> grid.dequantize(np.int8([-1, 0, 2]), Params(np.float32(0.5), np.int8(0))).tolist()
+            [-0.5, 0.0, 1.0]
+        """
+        scale, zero = self._along(params, codes.shape, axis, block_size)
+        with np.errstate(over="ignore"):
+            return ((codes.astype(np.float64) - zero) * scale).astype(np.float32)
+
+    @staticmethod
+    def _along(params: Params, shape: tuple[int, ...], axis: int | None, block_size: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
+        """Scale and zero point so that they broadcast against an array of `shape`."""
+        scale, zero = np.asarray(params.scale), np.asarray(params.zero_point).astype(np.float64)
+        return spread_out(scale, shape, axis, block_size), spread_out(zero, shape, axis, block_size)
