@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time they are imported when they are first used
     from quant.api import (
+        Audited,
         CalibrationTable,
         Comparison,
         Inspection,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # at run time they are imported when they are first used
         Report,
         Run,
         Verdict,
+        audit,
         calibrate,
         compare,
         evaluate,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # at run time they are imported when they are first used
     )
 
 __all__ = [
+    "Audited",
     "CalibrationTable",
     "Comparison",
     "Inspection",
@@ -39,6 +42,7 @@ __all__ = [
     "Report",
     "Run",
     "Verdict",
+    "audit",
     "calibrate",
     "compare",
     "evaluate",

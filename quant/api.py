@@ -9,6 +9,7 @@ from pathlib import Path
 from quant.core.cache_folder import cache_folder
 from quant.core.documents import Verdict
 from quant.core.table import CalibrationTable
+from quant.engine.auditing import Audited, audit
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
@@ -22,6 +23,7 @@ from quant.report.document import Report
 from quant.report.load import load_report
 
 __all__ = [
+    "Audited",
     "CalibrationTable",
     "Comparison",
     "Inspection",
@@ -30,6 +32,7 @@ __all__ = [
     "Report",
     "Run",
     "Verdict",
+    "audit",
     "calibrate",
     "compare",
     "evaluate",

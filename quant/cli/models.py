@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -58,3 +59,37 @@ def check(
         write_text(sarif, as_sarif(found))
     sys.stdout.write(found.to_json() if as_json else checked_text(found))
     raise typer.Exit(EXIT["fail"] if found.count("error") else EXIT["pass"])
+
+
+@app.command()
+def audit(
+    artifact: Annotated[Path, typer.Argument(help="Folder of an artifact, as a run leaves it in artifacts/TARGET/SCHEME; or a model file, with --target.")],
+    *,
+    plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="The precision plan; by default that of the run that the folder lies in.")] = None,
+    target: Annotated[str | None, typer.Option("--target", help="The engine of a model file that comes without artifact.json.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what an engine runs for each layer of a plan. Exit codes: 0 as planned, 1 some layers otherwise, 2 the input is wrong."""
+    from quant.api import audit as look  # noqa: PLC0415 - `quant --help` stays quick
+
+    found = look(artifact, plan=plan, target=target)
+    if as_json:
+        told = {"audit": found.audit.model_dump(mode="json"), "emulated": found.emulated, "wrong": [row.layer for row in found.wrong]}
+        sys.stdout.write(json.dumps(told, indent=2, sort_keys=True) + "\n")
+        raise typer.Exit(EXIT["fail" if found.wrong else "pass"])
+    table = Table("layer", "planned", "runs", "kernel", "agrees")
+    for column in table.columns:
+        column.overflow = "fold"
+    for row in found.audit.rows:
+        table.add_row(escape(row.layer), row.planned, row.runs, escape(row.kernel), "yes" if row.agrees else "NO")
+    out.print(table)
+    if found.emulated is not None and found.audit.disagreements:
+        out.print(f"note: {escape(found.emulated)}; it does not count", highlight=False)
+    count, wrong = len(found.audit.rows), ", ".join(row.layer for row in found.wrong)
+    said = (
+        f"{len(found.wrong)} of {count} layers do not run as planned: {wrong}"
+        if wrong
+        else f"{count - len(found.audit.disagreements)} of {count} layers run as planned"
+    )
+    out.print(escape(said), highlight=False)
+    raise typer.Exit(EXIT["fail" if found.wrong else "pass"])

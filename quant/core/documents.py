@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quant.core.digest import digest_of
 from quant.core.files import write_text
@@ -98,6 +98,8 @@ class Artifact(Document):
         main: The file to open first, relative to the artifact's folder.
         files: Relative name -> SHA-256 of every file.
         size_bytes: All files together.
+        options: What the target was told, apart from its defaults: with it, whoever finds the files can open them as they were meant.
+        layers: Layer of the model -> name of the tensor that it makes: what an audit looks for in the engine.
     """
 
     target: str
@@ -105,6 +107,8 @@ class Artifact(Document):
     main: str
     files: Mapping[str, str]
     size_bytes: int
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    layers: Mapping[str, str] = Field(default_factory=dict)
 
 
 class AuditRow(Document):

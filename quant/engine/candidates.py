@@ -147,7 +147,7 @@ class Workshop:
             how = self.bound.schemes[scheme]
             model, done, found = apply(self.prepared.path, how, plan=plan, table=evidence, calibrator=self.bound.calibrator, dialect=engine.dialect)
             artifact = engine.export(model, folder / "files", scheme=scheme, **self._shapes(engine))
-            artifact.save(folder / "files" / ARTIFACT_FILE)
+            self._complete(artifact, engine).save(folder / "files" / ARTIFACT_FILE)
             done.save(folder / _PLAN)
             (folder / _RANGES).write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
 
@@ -162,6 +162,16 @@ class Workshop:
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
         ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
         return Built(scheme, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", PrecisionPlan.load(folder / _PLAN), ranges)
+
+    @property
+    def _outputs(self) -> dict[str, str]:
+        """Layer -> the tensor that it makes."""
+        return {layer.name: str(layer.node.outputs[0].name) for layer in self.prepared.layers}
+
+    def _complete(self, artifact: Artifact, engine: Target) -> Artifact:
+        """`artifact` with all that it takes to open and to audit it where nothing but its folder is left."""
+        told = engine.options.model_dump(mode="json", exclude_defaults=True, exclude={"allow_fallback"})
+        return artifact.model_copy(update={"options": told, "layers": self._outputs})
 
     def _target_key(self, target: str) -> Any:
         engine = self.bound.targets[target]
@@ -190,7 +200,7 @@ class Workshop:
         def produce(folder: Path) -> None:
             engine = self.bound.targets[target]
             artifact = engine.export(read_model(self.prepared.path), folder / "files", scheme=BASELINE, **self._shapes(engine))
-            artifact.save(folder / "files" / ARTIFACT_FILE)
+            self._complete(artifact, engine).save(folder / "files" / ARTIFACT_FILE)
 
         folder = self.cache.stage(f"apply:{BASELINE} on {target}", {"model": self.prepared.digest, "target": self._target_key(target)}, produce)
         return Built(BASELINE, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", None, {})
@@ -200,10 +210,9 @@ class Workshop:
         engine = self.bound.targets[built.target]
         plan = built.plan
         assert plan is not None, "the baseline has no plan to hold the engine to"
-        outputs = {layer.name: str(layer.node.outputs[0].name) for layer in self.prepared.layers}
 
         def produce(folder: Path) -> None:
-            engine.audit(built.artifact, built.folder, plan, outputs).save(folder / _AUDIT)
+            engine.audit(built.artifact, built.folder, plan, self._outputs).save(folder / _AUDIT)
 
         key = {"artifact": built.artifact.digest, "plan": plan.digest, "machine": environment()}
         return Audit.load(self.cache.stage(f"audit:{built.name}", key, produce) / _AUDIT)

@@ -1,6 +1,6 @@
 """Loads one artifact in a fresh process and runs it once; prints the two durations as a line of JSON.
 
-Run as `python -m quant.stages.first_run TARGET FOLDER FEED.npz THREADS`; the folder holds `artifact.json`.
+Run as `python -m quant.stages.first_run FOLDER FEED.npz THREADS`; the folder holds `artifact.json`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ ARTIFACT_FILE = "artifact.json"
 
 def main(arguments: list[str]) -> int:
     """Load, run, and print `{"load_s": ..., "first_run_s": ...}`."""
-    kind, folder, feed_file, threads = arguments
-    target = TARGETS.make(kind)
+    folder, feed_file, threads = arguments
     artifact = Artifact.load(Path(folder) / ARTIFACT_FILE)
+    target = TARGETS.make(artifact.target, dict(artifact.options))
     with np.load(feed_file, allow_pickle=False) as arrays:
         feed = {name: arrays[name] for name in arrays.files}
     start = time.perf_counter()

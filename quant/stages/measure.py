@@ -117,7 +117,7 @@ def measure_first_runs(artifacts: Mapping[str, tuple[Artifact, Path]], request: 
     with tempfile.TemporaryDirectory() as scratch:
         feed = Path(scratch) / "feed.npz"
         np.savez(feed, allow_pickle=False, **request)
-        for name, (artifact, folder) in tracked(artifacts.items(), "first inference", len(artifacts)):
-            command = [sys.executable, "-m", "quant.stages.first_run", artifact.target, str(folder), str(feed), str(threads)]
+        for name, (_artifact, folder) in tracked(artifacts.items(), "first inference", len(artifacts)):
+            command = [sys.executable, "-m", "quant.stages.first_run", str(folder), str(feed), str(threads)]
             found[name] = measure_first_run(command)
     return found

@@ -10,8 +10,10 @@ import pytest
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, LayerChoice, PrecisionPlan
 from quant.core.formats import FORMATS
+from quant.engine.auditing import audit
 from quant.graph.layers import LAYER_OPS, find_layers
 from quant.graph.runtime import Runtime
+from quant.stages.first_run import ARTIFACT_FILE
 from quant.targets import TARGETS
 
 SPEC = importlib.util.spec_from_file_location("zoo", Path(__file__).parents[1] / "quant" / "graph" / "zoo.py")
@@ -108,3 +110,16 @@ def test_an_audit_tells_every_layer_once(kind, target, graph, tmp_path):
     assert [(row.layer, row.planned) for row in audit.rows] == [(c.layer, c.format) for c in plan.layers]
     assert all(row.kernel and row.agrees == (row.runs == row.planned) for row in audit.rows)
     assert (audit.target, audit.scheme) == (kind, "fp32")
+
+
+def test_what_lies_in_a_folder_is_audited_as_when_it_was_written(kind, target, tmp_path):
+    model = ir.from_proto(fixed("residual with relu"))
+    plan = float_plan(model)
+    outputs = {x.name: str(x.node.outputs[0].name) for x in find_layers(model)}
+    artifact = target.export(ir.from_proto(fixed("residual with relu")), tmp_path / "files", scheme="fp32")
+    told = target.options.model_dump(mode="json", exclude_defaults=True)
+    artifact.model_copy(update={"options": told, "layers": outputs}).save(tmp_path / "files" / ARTIFACT_FILE)
+    plan.save(tmp_path / "plan.json")
+    found = audit(tmp_path / "files", plan=tmp_path / "plan.json")
+    assert found.audit == target.audit(artifact, tmp_path / "files", plan, outputs)
+    assert found.audit.target == kind
