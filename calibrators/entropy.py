@@ -101,13 +101,13 @@ class Divergence:
         edges: float64 `[2 cells]`, both edges of each cell, ascending.
         reached: float64 `[3, 2 cells]`: running sums up to each edge of the values n, of the occupied width w (in units of
             the smallest candidate) and of n log(n / w).
-        levels: Levels of the grid that a range is cut into.
+        cuts: float64 `[levels + 1]`, where the grid's levels begin and end, as shares of the range.
     """
 
     cells: Bins
     edges: Doubles
     reached: Doubles
-    levels: int
+    cuts: Doubles
 
     @classmethod
     def of(cls, statistics: TensorStatistics, grid: Grid, floor: float) -> Divergence:
@@ -121,8 +121,7 @@ class Divergence:
         reached = np.zeros((3, width.size, 2))
         reached[:, :, 1] = np.cumsum(rows, axis=1)
         reached[:, 1:, 0] = reached[:, :-1, 1]
-        levels = (grid.steps // 2 if grid.symmetric else grid.steps) + 1
-        return cls(cells, np.stack([cells.low, cells.high], axis=1).reshape(-1), reached.reshape(3, -1), levels)
+        return cls(cells, np.stack([cells.low, cells.high], axis=1).reshape(-1), reached.reshape(3, -1), grid.cuts)
 
     def ends(self, lows: Doubles, highs: Doubles) -> tuple[Indices, Indices]:
         """The first and the last cell of each range: those that hold its ends, or else the next ones inwards."""
@@ -135,7 +134,7 @@ class Divergence:
         """The divergence in nats for each range `lows[k]` to `highs[k]`, `[k]`; infinite where nothing is inside."""
         first, last = self.ends(lows, highs)
         low, high = np.minimum(self.cells.low[first], 0.0)[:, None], np.maximum(self.cells.high[last], 0.0)[:, None]
-        cuts = low + (high - low) * (np.arange(self.levels + 1) / self.levels)
+        cuts = low + (high - low) * self.cuts
         cuts[:, -1:] = high
         both = np.diff(np.interp(cuts, self.edges, self.reached[0] + 1j * self.reached[1]), axis=1)  # one look-up for two sums
         mass, width = both.real, both.imag

@@ -1,18 +1,22 @@
 r"""MSE: the range with the smallest expected squared error of quantized values.
 
-For a scale s the quantizer writes x as k s, k = clip(rint(x / s), k_low, k_high). The values of a cell are taken as spread
-evenly over it, and the error is integrated over the cell exactly. In steps (u = x / s) the integral of (u - k)^2 is
+For a scale s the quantizer writes x as k s, where k is the value nearest to x / s that a code has, from k_low to k_high. The
+values of a cell are taken as spread evenly over it, and the error is integrated over the cell exactly. In steps (u = x / s) the
+integral of (u - k)^2 is
 
-    G(u) = k / 12 + r^3 / 3,      k = clip(rint(u), k_low, k_high),  r = u - k,
+    G(u) = c(k) / 12 + r^3 / 3,      r = u - k,      c(k) = sum of (gap between neighbouring values)^3 from 0 to k,
 
-which holds for rounding (|r| <= 1/2: every full step adds 1/12) and for clipping (k stays, r grows) alike. A cell of n
-values from a to b so adds n s^3 (G(b / s) - G(a / s)) / (b - a). Summed over neighbouring cells, every edge x_i needs one G:
+which holds for rounding (every gap g passed adds g^3 / 12) and for clipping (k stays, r grows) alike. The codes of integers
+are 1 apart, so c(k) = k. A cell of n values from a to b so adds n s^3 (G(b / s) - G(a / s)) / (b - a). Summed over neighbouring
+cells, every edge x_i needs one G:
 
     error = s^3 sum_i (d_left - d_right) G(x_i / s),     d = n / (b - a), 0 where there is no cell.
 
 Cells without width (all values of a bin equal an extreme) add n (x - k s)^2. No threshold below the mean magnitude can be
 best: at the minimum, what one more unit of threshold saves in clipping, 2 E[max(|x| - t, 0)], equals what it costs in
-rounding, 2 t / (12 * 127^2), and the former is at least 2 (E|x| - t).
+rounding, 2 t / (12 * 127^2), and the former is at least 2 (E|x| - t). On a floating-point grid none below half of it can be:
+clipping there costs at least E[x^2] / 8 (by (|x| - t)^2 >= x^2 / 4 beyond the mean, and Jensen), rounding without clipping at most
+E[x^2] / 256, and what it adds next to zero is less than clipping costs for any sample of fewer than 10^10 values.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from calibrators import CALIBRATORS
 from calibrators.histogram import Doubles, coarsened, cut, folded, is_one_sided, require_histogram
 from calibrators.search import search
 from quant.core import registry
-from quant.core.formats import Grid, Range
+from quant.core.formats import FloatGrid, Grid, Range
 from quant.core.statistics import Bins, TensorStatistics
 
 _CELLS = 2048
@@ -62,7 +66,8 @@ class MeanSquaredError:
             return Range(0.0, 0.0)
         seen = folded(statistics) if grid.symmetric else statistics
         limits = Range(min(seen.minimum, 0.0), max(seen.maximum, 0.0))
-        floor = min(0.99 * seen.mean_magnitude, seen.magnitude) or seen.magnitude
+        least = 0.5 if isinstance(grid, FloatGrid) else 0.99
+        floor = min(least * seen.mean_magnitude, seen.magnitude) or seen.magnitude
         bins = seen.bins
 
         def fine(near: Range) -> SquaredError:
@@ -114,13 +119,13 @@ class SquaredError:
         zero = params.zero_point.astype(np.float64)[:, None]
         bottom, top = self.grid.low - zero, self.grid.high - zero
         rest = self.edges / scale
-        step = np.clip(np.rint(rest), bottom, top)
+        step = np.clip(self.grid.round(rest), bottom, top)
         rest -= step
         area = rest * rest
         area *= rest
         area *= 4.0
-        area += step
+        area += self.grid.gaps_cubed(step)
         # Not `@`: a BLAS that splits a sum among threads would make the last bits depend on their number.
         spread = np.einsum("kc,c->k", area, self.drops) * scale[:, 0] ** 3 / 12
-        miss = self.points - np.clip(np.rint(self.points / scale), bottom, top) * scale
+        miss = self.points - np.clip(self.grid.round(self.points / scale), bottom, top) * scale
         return np.asarray(spread + np.einsum("kc,c->k", miss * miss, self.masses), np.float64)

@@ -15,7 +15,10 @@ def true_error(values, grid, low, high):
     params = grid.params(low, high)
     scale, zero = float(params.scale), int(params.zero_point)
     exact = values.astype(np.float64)
-    codes = np.clip(np.rint(exact / scale) + zero, grid.low, grid.high)
+    if grid.has_nan:  # floating point: rounded by the type itself
+        codes = np.clip(exact / scale, grid.low, grid.high).astype(grid.dtype).astype(np.float64)
+    else:
+        codes = np.clip(np.rint(exact / scale) + zero, grid.low, grid.high)
     return np.mean((exact - (codes - zero) * scale) ** 2)
 
 

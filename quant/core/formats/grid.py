@@ -8,15 +8,19 @@ With real value x, scale s, zero point z and code q:  q = clip(round(x / s) + z,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from quant.core.formats.encoding import Encoding, encoding_of
+from quant.core.formats.fake import fake_quantize
 from quant.core.formats.params import Codes, Params, spread_out
 from quant.core.statistics import Floats
+
+if TYPE_CHECKING:
+    import torch
 
 _NIBBLE, _SIGNED_NIBBLE = 15, 7
 
@@ -83,6 +87,23 @@ class Grid:
         rounded: Floats = np.rint(steps)
         return rounded
 
+    def round_tensor(self, steps: torch.Tensor) -> torch.Tensor:
+        """As `round`, of a tensor whose values lie between `low` and `high`."""
+        return steps.round()
+
+    def gaps_cubed(self, levels: Floats) -> Floats:
+        """Sum of the cubes of the gaps between neighbouring values from 0 up to each of `levels`; negative below 0.
+
+        A twelfth of it is the integral of the squared rounding error from 0 to there. Codes of an integer format are 1 apart.
+        """
+        return levels
+
+    @property
+    def cuts(self) -> npt.NDArray[np.float64]:
+        """Where one code ends and the next begins, as shares of the way from the lowest value to the highest (from 0, if symmetric)."""
+        levels = (self.steps // 2 if self.symmetric else self.steps) + 1
+        return np.arange(levels + 1) / levels
+
     def quantize(self, values: Floats, params: Params, axis: int | None = None, *, block_size: int = 0) -> Codes:
         """The codes of `values`, in their shape.
 
@@ -106,7 +127,9 @@ class Grid:
         kind = np.result_type(values.dtype, np.float32)  # half precision divides in float32: a small scale is 0 in float16
         with np.errstate(over="ignore"):
             steps = self.round(values.astype(kind, copy=False) / scale.astype(kind))
-        codes: Codes = np.clip(steps + zero.astype(kind), self.low, self.high).astype(self.dtype)
+        if not self.has_nan:  # floating point has no use for a zero point, and a zero of either sign, which adding one would take away
+            steps = steps + zero.astype(kind)
+        codes: Codes = np.clip(steps, self.low, self.high).astype(self.dtype)
         return codes
 
     def dequantize(self, codes: Codes, params: Params, axis: int | None = None, *, block_size: int = 0) -> npt.NDArray[np.float32]:
@@ -120,6 +143,18 @@ class Grid:
         scale, zero = self._along(params, codes.shape, axis, block_size)
         with np.errstate(over="ignore"):
             return ((codes.astype(np.float64) - zero) * scale).astype(np.float32)
+
+    def encode(self, values: Floats) -> Codes:
+        """The codes of `values` at scale 1 and zero point 0."""
+        return self.quantize(values, Params(np.asarray(np.float32(1)), np.zeros((), self.dtype)))
+
+    def decode(self, codes: Codes) -> npt.NDArray[np.float32]:
+        """What `codes` stand for at scale 1 and zero point 0."""
+        return codes.astype(np.float32)
+
+    def fake(self, values: torch.Tensor) -> torch.Tensor:
+        """`values` encoded and decoded; gradients pass where they are not clipped."""
+        return fake_quantize(values, self, values.new_ones(()))
 
     @staticmethod
     def _along(params: Params, shape: tuple[int, ...], axis: int | None, block_size: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float64]]:
