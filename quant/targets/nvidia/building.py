@@ -12,6 +12,7 @@ from pathlib import Path
 
 from quant.core.progress import progress
 from quant.errors import TargetError
+from quant.targets.nvidia.engine_host.building import Settings
 
 _PROCESS = Path(__file__).with_name("builder_process.py")
 _SHOWN_ERRORS = 3
@@ -26,22 +27,23 @@ class BuildFiles:
     Args:
         engine: The serialized engine.
         log: Everything that was said while it was built.
+        layers: Its list of layers.
     """
 
     engine: Path
     log: Path
+    layers: Path
 
 
-def build_engines(module: str, model: Path, files: Mapping[str, BuildFiles], profile: Profile, *, workspace_mib: int | None = None, tf32: bool = False) -> None:
+def build_engines(module: str, model: Path, files: Mapping[str, BuildFiles], profile: Profile, settings: Settings) -> None:
     """Build one engine from the ONNX file `model` for each compute capability.
 
     Args:
         module: TensorRT's Python module.
         model: The ONNX file; its external data beside it.
-        files: Compute capability -> where its engine goes.
+        files: Compute capability, or `ON_THIS_GPU` -> where its engine goes.
         profile: Shapes of the inputs that have dynamic dimensions; empty when none has.
-        workspace_mib: Most memory that a layer may use for scratch, in MiB; None: all there is.
-        tf32: Whether FP32 products may be computed in TF32.
+        settings: How to build.
 
     Raises:
         TargetError: TensorRT refuses the graph, or ends without a word.
@@ -49,10 +51,9 @@ def build_engines(module: str, model: Path, files: Mapping[str, BuildFiles], pro
     request = {
         "module": module,
         "model": str(model),
-        "engines": {capability: [str(f.engine), str(f.log)] for capability, f in files.items()},
+        "engines": {capability: {"engine": str(f.engine), "log": str(f.log), "layers": str(f.layers)} for capability, f in files.items()},
         "profile": {name: [list(shape) for shape in shapes] for name, shapes in profile.items()},
-        "workspace_mib": workspace_mib,
-        "tf32": tf32,
+        "settings": dict(settings),
     }
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "request.json"
@@ -64,7 +65,7 @@ def build_engines(module: str, model: Path, files: Mapping[str, BuildFiles], pro
         errors: dict[str, list[str]] = json.loads(result.read_text(encoding="utf-8"))["errors"]
     for capability, messages in errors.items():
         if messages:
-            raise TargetError(f"TensorRT builds no engine for {capability}: {_shortened(messages)}", where=str(model))
+            raise TargetError(f"TensorRT builds no engine for {capability or 'this GPU'}: {_shortened(messages)}", where=str(model))
 
 
 def _run(request: Path, engines: int) -> str:

@@ -316,9 +316,9 @@ def test_where_it_is_missing_it_says_how_to_get_it(monkeypatch):
 
 
 def test_a_building_process_that_dies_is_told_with_its_last_words(tmp_path):
-    files = {"sm89": building.BuildFiles(tmp_path / "e", tmp_path / "l")}
+    files = {"sm89": building.BuildFiles(tmp_path / "e", tmp_path / "l", tmp_path / "j")}
     with pytest.raises(TargetError, match="TensorRT ended while it built an engine: ModuleNotFoundError: No module named 'no_such_module'"):
-        building.build_engines("no_such_module", tmp_path / "model.onnx", files, {})
+        building.build_engines("no_such_module", tmp_path / "model.onnx", files, {}, {})
 
 
 @builds
@@ -337,7 +337,7 @@ def test_a_whole_run_makes_no_claim_of_time_and_counts_the_audit(project, monkey
         return "correlation", "fp16" if product.dequantizers else "fp32"
 
     project.write({"targets": ["tensorrt-rtx"]})
-    monkeypatch.setattr("quant.targets.tensorrt_rtx.kernel_of", falls_back)
+    monkeypatch.setattr("quant.targets.nvidia.exporting.kernel_of", falls_back)
     monkeypatch.setenv("QUANT_CACHE", str(project.folder / "another cache"))
     failed = run(project.recipe, output=project.output).report.candidates[0]
     assert failed.verdict == "fail"
@@ -357,3 +357,4 @@ def test_unnamed_layers_get_the_names_that_plans_give_them(tmp_path, monkeypatch
 def _write(files):
     files.engine.write_bytes(b"")
     files.log.write_text("", encoding="utf-8")
+    files.layers.write_text("[]", encoding="utf-8")

@@ -3,8 +3,9 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from quant.targets.nvidia.listing import EngineLayer
-from quant.targets.nvidia.reading import Product, kernel_of, products_of
+from quant.targets.nvidia.engine_host.kernels import Product, kernel_of
+from quant.targets.nvidia.engine_host.layers import EngineLayer
+from quant.targets.nvidia.products import products_of
 
 WEIGHTED = Product("mm", weighted=True, dequantizers=frozenset({"x_dq", "w_dq"}))
 ACTIVATIONS = Product("qk", weighted=False, dequantizers=frozenset({"q_dq", "k_dq"}))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import onnx_ir as ir
-
-from quant.graph.model import constant
-from quant.targets.nvidia.listing import EngineLayer
+from .layers import EngineLayer
 
 _PRODUCTS = frozenset({"gemm", "correlation", "convolution", "deconv", "CaskConvolution", "CaskGemmConvolution", "CaskDeconvolution", "CaskGemm"})
 """Kernels that are a product and nothing else."""
@@ -21,8 +19,6 @@ _CODES = {"Int8": "int8", "FP8": "fp8"}
 _WEIGHT_CODES = {"Int4": "int4"}
 """Types of codes that only weights have: they become floats within the kernel that multiplies."""
 _FLOATS = {"Half": "fp16", "BFloat16": "bf16", "Float": "fp32"}
-_MOVES = frozenset({"Cast", "Identity", "Reshape", "Transpose"})
-"""Operators that may stand between a DequantizeLinear and the product that reads it."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +36,6 @@ class Product:
     dequantizers: frozenset[str]
 
 
-def products_of(model: ir.Model) -> dict[str, Product]:
-    """Name -> product, of every node of `model` that may be one."""
-    found = {}
-    for node in model.graph:
-        operands = [_before_moves(v) for v in node.inputs[:2] if v is not None]
-        dequantizers = [m for m in (v.producer() for v in operands) if m is not None and m.op_type == "DequantizeLinear"]
-        weighted = any(constant(v) is not None for v in (*operands, *(m.inputs[0] for m in dequantizers)))
-        found[str(node.name)] = Product(str(node.name), weighted, frozenset(str(m.name) for m in dequantizers))
-    return found
-
-
-def _before_moves(value: ir.Value) -> ir.Value:
-    """What `value` was before it was only moved or cast."""
-    while (maker := value.producer()) is not None and maker.op_type in _MOVES and maker.inputs[0] is not None:
-        value = maker.inputs[0]
-    return value
-
-
 def kernel_of(layers: Sequence[EngineLayer], product: Product) -> tuple[str, str]:
     """The kernel that computes `product`, and the format that it computes in (`unknown` when there is none in the list)."""
     around = [layer for layer in layers if product.node in layer.nodes]
@@ -67,6 +45,11 @@ def kernel_of(layers: Sequence[EngineLayer], product: Product) -> tuple[str, str
     found = [(layer, _format(layer, product)) for layer in computing]
     layer, runs = next(((x, r) for x, r in found if r in _FLOATS.values()), found[0])  # one kernel in floats is enough to say so
     return _title(layer), runs
+
+
+def read_product(row: Mapping[str, Any]) -> Product:
+    """The product in a row of `expected_precisions.json`."""
+    return Product(str(row["node"]), bool(row["weighted"]), frozenset(row["dequantizers"]))
 
 
 def _is_attention(layer: EngineLayer) -> bool:

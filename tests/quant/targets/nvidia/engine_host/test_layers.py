@@ -1,4 +1,4 @@
-from quant.targets.nvidia.listing import EngineLayer, engine_layers, read_layers, write_layers
+from quant.targets.nvidia.engine_host.layers import EngineLayer, from_json, layers_in_log, to_json
 
 LOG = """VERBOSE Registering layer: conv for ONNX node: conv
 Name: not in the list, LayerType: gemm, Inputs: [], Constants: [], Outputs: [], TacticName: , StreamId: 0, Metadata: [ONNX Layer: conv]
@@ -19,13 +19,12 @@ LAYERS = (
 
 
 def test_layers_are_read_from_the_list_within_the_log_and_from_nowhere_else():
-    assert engine_layers(LOG) == LAYERS
+    assert layers_in_log(LOG) == LAYERS
 
 
 def test_a_log_without_a_list_has_no_layers():
-    assert engine_layers("INFO nothing here\n") == ()
+    assert layers_in_log("INFO nothing here\n") == ()
 
 
-def test_layers_are_read_back_as_they_were_written(tmp_path):
-    write_layers(tmp_path / "layers.json", LAYERS)
-    assert read_layers(tmp_path / "layers.json") == LAYERS
+def test_layers_are_read_back_as_they_were_written():
+    assert from_json(to_json(LAYERS)) == LAYERS
