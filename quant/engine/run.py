@@ -129,7 +129,7 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
         raise PlanError(
             "no scheme finds anything to quantize in this model: " + "; ".join(sorted({f"{job.scheme}: {job.reason}" for job in jobs})),
             where=workshop.bound.loaded.where(("schemes",)),
-            hint="quantizable layers are Conv, ConvTranspose, Gemm and MatMul in FP32; `quant inspect` lists those of a model",
+            hint="quantizable layers are Conv, ConvTranspose, Gemm, MatMul and Gather (of a table) in FP32; `quant inspect` lists those of a model",
         )
     return jobs
 

@@ -40,7 +40,8 @@ def write_body(model: ir.Model, plan: PrecisionPlan, magnitudes: Mapping[str, fl
     dtype = BFLOAT16 if body == "bf16" else FLOAT16
     limit = FP16_MAX / HEADROOM if body == "fp16" else float("inf")  # BF16 reaches as far as FP32
     keep = keep_reasons(model, _behind_pairs(model, magnitudes), limit=limit, dtype=dtype)
-    nodes = {layer.name: layer.node for layer in find_layers(model)}
+    find_layers(model)  # gives every layer's node the layer's name
+    nodes = {str(node.name): node for node in model.graph}
     write_fp16(model, keep=keep, dtype=dtype)
     _join_casts(model.graph, dtype)
     return PrecisionPlan(scheme=plan.scheme, base=plan.base, layers=tuple(_choice(c, plan.base, body, keep.get(nodes[c.layer])) for c in plan.layers))

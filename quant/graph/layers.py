@@ -1,4 +1,4 @@
-"""The layers of a graph: its weighted operations, and its products of two activations."""
+"""The layers of a graph: its weighted operations, its products of two activations, and the tables that it looks rows up in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from quant.errors import ModelError, PlanError
 from quant.graph.model import attribute, constant, read_model
 
 LAYER_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators that multiply."""
+TABLE_OP = "Gather"
+"""The operator that looks rows up in a table (an embedding)."""
 FLOAT32 = ir.DataType.FLOAT
 _OPERANDS = 2
 _MATRIX = 2
@@ -91,8 +94,14 @@ def no_layers(path: Path) -> str:
 
 
 def _layer(node: ir.Node) -> Layer | None:
-    if node.op_type not in LAYER_OPS or node.domain not in {"", "ai.onnx"} or len(node.inputs) < _OPERANDS:
+    if node.domain not in {"", "ai.onnx"} or len(node.inputs) < _OPERANDS:
         return None
+    if node.op_type == TABLE_OP:
+        return _table(node)
+    return _product(node) if node.op_type in LAYER_OPS else None
+
+
+def _product(node: ir.Node) -> Layer | None:
     left, right = node.inputs[0], node.inputs[1]
     if left is None or right is None or not _is_float(left, right):
         return None
@@ -107,6 +116,17 @@ def _layer(node: ir.Node) -> Layer | None:
         return Layer(name, node.op_type, node, None, None, (0, 1))
     weight = 1 if fixed[1] else 0
     return Layer(name, node.op_type, node, weight, _channel_axis(node, weight), (1 - weight,))
+
+
+def _table(node: ir.Node) -> Layer | None:
+    """A Gather of rows of a constant matrix of floats, by indices that are computed."""
+    table, indices = node.inputs[0], node.inputs[1]
+    array = constant(table)
+    if array is None or table is None or constant(indices) is not None or attribute(node, "axis", 0) != 0:
+        return None
+    if array.ndim != _MATRIX or table.dtype not in {None, FLOAT32} or array.dtype != np.float32:
+        return None
+    return Layer(node.name or f"{TABLE_OP}_{node.outputs[0].name}", TABLE_OP, node, 0, None, ())
 
 
 def _is_float(left: ir.Value, right: ir.Value) -> bool:
