@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,8 +16,11 @@ import onnx_ir as ir
 
 from quant.errors import ModelError
 
+Optimize = bool | Literal["basic", "extended"]
+"""How far ONNX Runtime may rewrite a graph: all the way, not at all, or up to one of its levels."""
 
-def plain_options(*, threads: int = 1, optimize: bool = True) -> Any:
+
+def plain_options(*, threads: int = 1, optimize: Optimize = True) -> Any:
     """Session options: `threads` for one run, quiet, deterministic; without `optimize` the graph is run as written."""
     import onnxruntime as ort  # noqa: PLC0415 - heavy
 
@@ -29,7 +32,8 @@ def plain_options(*, threads: int = 1, optimize: bool = True) -> Any:
     # Threads that go on spinning after a run take the cores from the session that is timed next: measured in turns on two
     # cores, FP32 took 9.2 ms instead of 3.7.
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL if optimize else ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    level = {True: "ENABLE_ALL", False: "DISABLE_ALL"}[optimize] if isinstance(optimize, bool) else f"ENABLE_{optimize.upper()}"
+    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, f"ORT_{level}")
     return options
 
 
@@ -46,7 +50,7 @@ class Runtime:
         ModelError: ONNX Runtime refuses the model.
     """
 
-    def __init__(self, model: Path | ir.Model, *, folder: Path | None = None, threads: int = 1, optimize: bool = True) -> None:
+    def __init__(self, model: Path | ir.Model, *, folder: Path | None = None, threads: int = 1, optimize: Optimize = True) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - heavy
 
         options = plain_options(threads=threads, optimize=optimize)
