@@ -37,6 +37,9 @@ def plain_options(*, threads: int = 1, optimize: Optimize = True) -> Any:
     return options
 
 
+_ON_THE_CPU: Sequence[tuple[str, dict[str, str]]] = (("CPUExecutionProvider", {}),)
+
+
 class Runtime:
     """A loaded ONNX model.
 
@@ -45,12 +48,21 @@ class Runtime:
         folder: Where the external data of a model in memory lies.
         threads: Threads of one run.
         optimize: Whether ONNX Runtime may rewrite the graph; without, every node is computed as ONNX defines it.
+        providers: (execution provider, its settings) in the order in which ONNX Runtime asks them.
 
     Raises:
         ModelError: ONNX Runtime refuses the model.
     """
 
-    def __init__(self, model: Path | ir.Model, *, folder: Path | None = None, threads: int = 1, optimize: Optimize = True) -> None:
+    def __init__(
+        self,
+        model: Path | ir.Model,
+        *,
+        folder: Path | None = None,
+        threads: int = 1,
+        optimize: Optimize = True,
+        providers: Sequence[tuple[str, dict[str, str]]] = _ON_THE_CPU,
+    ) -> None:
         import onnxruntime as ort  # noqa: PLC0415 - heavy
 
         options = plain_options(threads=threads, optimize=optimize)
@@ -59,7 +71,7 @@ class Runtime:
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
         try:
-            self._session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+            self._session = ort.InferenceSession(source, options, providers=list(providers))
         except Exception as error:  # ONNX Runtime's exceptions have no common class of their own
             if type(error).__module__.split(".")[0] != "onnxruntime":
                 raise
@@ -67,6 +79,11 @@ class Runtime:
                 str(error).strip().splitlines()[0].replace(f"Load model from {where} failed:", "")
             )  # said by `where`; messages do not depend on where files lie
             raise ModelError(f"ONNX Runtime refuses the model: {said}", where=where) from error
+
+    @cached_property
+    def providers(self) -> tuple[str, ...]:
+        """The execution providers that could be started, in order; ONNX Runtime leaves out the others in silence."""
+        return tuple(self._session.get_providers())
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""`onnxruntime`: ONNX Runtime on the CPU.
+"""`onnxruntime`: ONNX Runtime, on the CPU unless an option names its provider for CUDA or for TensorRT.
 
-Dialect: unsigned activations against signed weights (the pairing that its VNNI kernels take), Q/DQ in front of matrix
+Dialect on the CPU: unsigned activations against signed weights (the pairing that its VNNI kernels take), Q/DQ in front of matrix
 products and not behind them (they fuse to `MatMulIntegerToFloat`, which keeps the sums exact), and Q/DQ around
-convolutions and what stands between them (they fuse to `QLinearConv`, `QLinearAdd`, ...).
+convolutions and what stands between them (they fuse to `QLinearConv`, `QLinearAdd`, ...). TensorRT wants that of its own engines.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import ClassVar
 
 import onnx_ir as ir
 
-from quant.core.dialect import Dialect
+from quant.core.dialect import Dialect, Float8
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
-from quant.graph.model import write_model
+from quant.errors import TargetError
+from quant.graph.model import read_model, write_model
 from quant.graph.runtime import Runtime, plain_options
-from quant.targets import TARGETS, Availability, Shapes, TargetOptions
+from quant.targets import TARGETS, Availability, Shapes
+from quant.targets.nvidia.options import engine_dialect
+from quant.targets.ort.providers import ProviderOptions, missing, provider_list
 
 INTEGER_KERNELS = frozenset(
     {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"}
@@ -32,55 +35,71 @@ _FUSED = re.compile(r"(/\w+Fusion/?)+")  # what is added to the name of a layer 
 _SINGLE_FILE_BELOW_BYTES = 1 << 30
 
 
+_ON_CPU = Dialect(
+    integer=frozenset({"Conv", "Gemm", "MatMul"}),
+    dynamic=frozenset({"Gemm", "MatMul"}),
+    activations=UINT8,
+    operands=UINT8,
+    weights=INT8,
+    chained=frozenset(
+        {
+            "Conv",
+            "Add",
+            "Mul",
+            "Concat",
+            "AveragePool",
+            "GlobalAveragePool",
+            "MaxPool",
+            "Sigmoid",
+            "LeakyRelu",
+            "Reshape",
+            "Flatten",
+            "Squeeze",
+            "Unsqueeze",
+            "Transpose",
+        }
+    ),
+    transparent=frozenset({"MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
+    melting=frozenset({"Relu", "Clip"}),
+    integer_bias=frozenset({"Conv", "Gemm"}),
+    gemm=True,
+    fp8=Float8(frozenset({"Conv", "Gemm", "MatMul"})),
+)
+# It has kernels for neither QLinearConv nor MatMulInteger on bytes without a sign: it computes Q/DQ graphs in float, slower than without.
+_ON_CUDA = replace(_ON_CPU, integer=frozenset(), dynamic=frozenset(), chained=frozenset(), transparent=frozenset(), integer_bias=frozenset(), gemm=False)
+
+
 @TARGETS.add
 class OnnxRuntime:
-    """ONNX Runtime, CPU execution provider."""
+    """ONNX Runtime: its CPU, CUDA or TensorRT execution provider."""
 
     kind: ClassVar[str] = "onnxruntime"
     ahead_of_time: ClassVar[bool] = False
-    dialect: ClassVar[Dialect] = Dialect(
-        integer=frozenset({"Conv", "Gemm", "MatMul"}),
-        dynamic=frozenset({"Gemm", "MatMul"}),
-        activations=UINT8,
-        operands=UINT8,
-        weights=INT8,
-        chained=frozenset(
-            {
-                "Conv",
-                "Add",
-                "Mul",
-                "Concat",
-                "AveragePool",
-                "GlobalAveragePool",
-                "MaxPool",
-                "Sigmoid",
-                "LeakyRelu",
-                "Reshape",
-                "Flatten",
-                "Squeeze",
-                "Unsqueeze",
-                "Transpose",
-            }
-        ),
-        transparent=frozenset({"MaxPool", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose"}),
-        melting=frozenset({"Relu", "Clip"}),
-        integer_bias=frozenset({"Conv", "Gemm"}),
-        gemm=True,
-    )
 
-    class Options(TargetOptions):
+    class Options(ProviderOptions):
         """Options of `onnxruntime`."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.dialect = engine_dialect(options.body) if options.provider == "tensorrt" else _ON_CUDA if options.provider == "cuda" else _ON_CPU
 
     def available(self) -> Availability:
-        """ONNX Runtime comes with the toolkit."""
-        return Availability(available=True, version=version("onnxruntime"))
+        """ONNX Runtime comes with the toolkit, for CPUs; its builds for GPUs do not."""
+        import onnxruntime as ort  # noqa: PLC0415 - heavy
+
+        if why := missing(self.options, ort.get_available_providers()):
+            return Availability(available=False, reason=why, install=f"pip install onnxruntime-gpu=={ort.__version__} in place of onnxruntime, with a GPU")
+        return Availability(available=True, version=ort.__version__)
 
     def emulates(self, number_format: str) -> str | None:
-        """FP16 is computed in FP32 with casts around it."""
-        return "ONNX Runtime computes FP16 in FP32 on this CPU, with casts around it" if number_format == "fp16" else None
+        """On a CPU, FP16 is computed in FP32 with casts around it; CUDA computes integers in float."""
+        if self.options.provider == "cpu" and number_format in {"fp16", "bf16"}:
+            return f"ONNX Runtime computes {number_format.upper()} in FP32 on this CPU, with casts around it"
+        if self.options.provider == "cpu" and number_format == "fp8":
+            return "ONNX Runtime rounds to FP8 on this CPU, and computes in FP32"
+        if self.options.provider == "cuda" and number_format not in {"fp32", "fp16", "bf16"}:
+            return f"ONNX Runtime's CUDA provider has no kernels for {number_format}: it computes in floating point between Q and DQ"
+        return None
 
     def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write `model.onnx`, one file as long as it is below 1 GiB."""
@@ -92,14 +111,32 @@ class OnnxRuntime:
         return Artifact(target=self.kind, scheme=scheme, main=main.name, files=files, size_bytes=total)
 
     def session(self, artifact: Artifact, folder: Path, *, threads: int) -> Runtime:
-        """Load the artifact as a server would, with all graph optimizations."""
-        return Runtime(folder / artifact.main, threads=threads)
+        """Load the artifact as a server would, with all graph optimizations.
+
+        Raises:
+            TargetError: ONNX Runtime falls back to another provider than was asked for.
+        """
+        path = folder / artifact.main
+        if self.options.provider == "cpu":
+            return Runtime(path, threads=threads)
+        providers = provider_list(self.options, read_model(path))
+        runtime = Runtime(path, threads=threads, providers=providers)
+        if runtime.providers[0] != providers[0][0]:
+            what = f"ONNX Runtime could not start {providers[0][0]}, and would run the model with {runtime.providers[0]}"
+            raise TargetError(what, where=str(path), hint="check the GPU's driver, CUDA, cuDNN and, for TensorRT, its libraries")
+        return runtime
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
-        """Read the kernels from the graph that ONNX Runtime itself optimized for this machine."""
-        kernels = _kernels(folder / artifact.main)
+        """Read the kernels from the graph that ONNX Runtime itself optimized for this machine.
+
+        What it gives to TensorRT it does not show; the target `tensorrt` audits such engines.
+        """
+        if self.options.provider == "tensorrt":
+            unseen = (AuditRow(layer=c.layer, planned=c.format, runs="unknown", kernel="(within TensorRT)", agrees=False) for c in plan.layers)
+            return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(unseen))
+        kernels = _kernels(folder / artifact.main, self.options)
         # Changing the layout of what is left in float takes its names away; the graph before that still has them.
-        named = cache(lambda: _kernels(folder / artifact.main, layout=False))
+        named = cache(lambda: _kernels(folder / artifact.main, self.options, layout=False))
         rows = []
         for choice in plan.layers:
             output = layers[choice.layer]
@@ -108,7 +145,7 @@ class OnnxRuntime:
         return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(rows))
 
 
-def _kernels(path: Path, *, layout: bool = True) -> dict[str, tuple[str, str]]:
+def _kernels(path: Path, told: ProviderOptions, *, layout: bool = True) -> dict[str, tuple[str, str]]:
     """Name of a node, an output or a weight -> (operator, format) that uses it in the graph as ONNX Runtime runs it."""
     import onnxruntime as ort  # noqa: PLC0415 - heavy
 
@@ -119,11 +156,12 @@ def _kernels(path: Path, *, layout: bool = True) -> dict[str, tuple[str, str]]:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(optimized)
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
-        ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        ort.InferenceSession(str(path), options, providers=provider_list(told))
         graph = ir.load(optimized).graph
         found: dict[str, tuple[str, str]] = {}
         for node in graph:
-            entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "fp32"
+            half = told.provider != "cpu" and any(v.dtype == ir.DataType.FLOAT16 for v in node.outputs)
+            entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "fp16" if half else "fp32"
             weights = [v for v in node.inputs if v is not None and v.name in graph.initializers]
             if node.op_type in {"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "Cast"}:
                 continue  # they prepare a layer's inputs, they do not compute it

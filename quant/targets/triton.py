@@ -35,6 +35,8 @@ from quant.targets.model_repository.backends import BACKENDS, REFUSED, Backend, 
 from quant.targets.model_repository.configuration import CONFIG_FILE, Served, configuration
 from quant.targets.model_repository.options import RepositoryOptions
 from quant.targets.model_repository.schema import PACKAGE, has_schema, parsed
+from quant.targets.nvidia.options import EngineOptions
+from quant.targets.ort.providers import ProviderOptions, tensorrt_settings
 
 
 @TARGETS.add
@@ -115,7 +117,7 @@ class Triton:
             options=self.options,
             device=self._device(backend),
             most=self._most(shapes or {}),
-            accelerator=self._accelerator(),
+            accelerator=self._accelerator(model),
         )
         home = folder / place.parent
         text = configuration(served, warmup.requests(served, home))
@@ -135,7 +137,7 @@ class Triton:
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """That of the artifact within."""
         found = self._inner.audit(self._within(artifact), self._files(folder), plan, layers)
-        return Audit(target=self.kind, scheme=found.scheme, rows=found.rows)
+        return found.model_copy(update={"target": self.kind})
 
     def _place(self) -> PurePosixPath:
         return PurePosixPath(self.options.model_name, str(self.options.version))
@@ -151,22 +153,24 @@ class Triton:
         return Artifact(target=self._kind, scheme=artifact.scheme, main=main, files=files, size_bytes=artifact.size_bytes)
 
     def _device(self, backend: Backend) -> Device:
-        """What the artifact is made for: ONNX Runtime and PyTorch are told by an option of theirs."""
-        asked = {str(getattr(self._inner.options, name, "cpu")) for name in ("provider", "device")}
-        return backend.devices[0] if asked == {"cpu"} else "gpu"
+        """What the artifact is made for."""
+        options = self._inner.options
+        return "gpu" if isinstance(options, ProviderOptions) and options.provider != "cpu" else backend.devices[0]
 
-    def _accelerator(self) -> tuple[str, Mapping[str, str]] | None:
+    def _accelerator(self, model: ir.Model) -> tuple[str, Mapping[str, str]] | None:
         """ONNX Runtime's own way to TensorRT, which its backend must be told of."""
-        settings: Mapping[str, str] = getattr(self._inner, "provider_options", {})
-        if getattr(self._inner.options, "provider", "cpu") != "tensorrt":
+        options = self._inner.options
+        if not isinstance(options, ProviderOptions) or options.provider != "tensorrt":
             return None
-        return "tensorrt", {name: value for name, value in settings.items() if name != "device_id"}
+        return "tensorrt", tensorrt_settings(options, model)
 
     def _most(self, shapes: Mapping[str, Shapes]) -> int | None:
-        """Largest batch that an engine with profiles takes: the recipe's profiles, else the data's shapes."""
-        profiles = getattr(self._inner.options, "profiles", {})
-        tops = [int(profile.max[0]) for profile in profiles.values()] or [int(found.largest[0]) for found in shapes.values() if found.largest]
-        return min(tops, default=None) if self.ahead_of_time or profiles else None
+        """Largest batch that an engine with profiles takes: the recipe's profiles, else the data's shapes; None where it takes any."""
+        options = self._inner.options
+        if not isinstance(options, EngineOptions | ProviderOptions):
+            return None
+        tops = [profile.max[0] for profile in options.profiles.values()] or [found.largest[0] for found in shapes.values() if found.largest]
+        return min(tops, default=None)
 
 
 def _opened(backend: Backend, inner: Artifact, files: Path) -> str:

@@ -14,11 +14,11 @@ from quant.core.formats import Range
 from quant.graph.bias import correct_biases, correctable
 from quant.graph.layers import find_layers
 from quant.graph.model import constant
-from quant.graph.qdq import write_int8
+from quant.graph.qdq import write_qdq
 from quant.schemes import SCHEMES, Evidence
 from quant.targets import TARGETS
 
-DIALECT = TARGETS.get("onnxruntime").dialect
+DIALECT = TARGETS.make("onnxruntime").dialect
 FLOAT_BIAS = dataclasses.replace(DIALECT, integer_bias=frozenset())
 R = np.random.default_rng(5)
 
@@ -113,5 +113,5 @@ def test_products_over_more_axes_and_of_two_activations_are_left_alone(zoo):
     layers = find_layers(model)
     before = correctable(layers)
     assert before == {}
-    write_int8(model, layers, {v: Range(-1, 1) for v in ("x", "z", "p", "y")}, DIALECT)
+    write_qdq(model, layers, {v: Range(-1, 1) for v in ("x", "z", "p", "y")}, DIALECT)
     assert correct_biases(model, before, {"x": np.zeros(4)}) == 0
