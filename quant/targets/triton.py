@@ -14,7 +14,7 @@ The folder that is written is the repository, `REPOSITORY/digits/config.pbtxt` a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from quant.core.files import write_text
 from quant.core.registry import did_you_mean
 from quant.errors import RecipeError, TargetError
 from quant.graph.model import signature
-from quant.targets import TARGETS, Availability, Session, Shapes, Target, TargetOptions
+from quant.targets import TARGETS, Availability, Session, Shapes, TakesSamples, Target, TargetOptions
 from quant.targets.model_repository import warmup
 from quant.targets.model_repository.backends import BACKENDS, REFUSED, Backend, Device
 from quant.targets.model_repository.configuration import CONFIG_FILE, Served, configuration
@@ -69,10 +69,16 @@ class Triton:
                 raise ValueError(f"options of engine {kind!r}: {said}") from error
             return dict(found)
 
+    reference_samples: int  # only where the engine within or warm-up wants samples
+
     def __init__(self, options: Options) -> None:
         self.options = options
         self._kind = str(options.engine["kind"])
         self._inner: Target = TARGETS.make(self._kind, {key: value for key, value in options.engine.items() if key != "kind"})
+        wanted = [self._inner.reference_samples] if isinstance(self._inner, TakesSamples) else []
+        wanted += [max(options.warmup.batch_sizes)] if options.warmup else []
+        if wanted:
+            self.reference_samples = max(wanted)
 
     @property
     def dialect(self) -> Dialect:
@@ -100,15 +106,28 @@ class Triton:
         """As the engine within."""
         return self._inner.emulates(number_format)
 
-    def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
+    def export(
+        self,
+        model: ir.Model,
+        folder: Path,
+        *,
+        scheme: str,
+        shapes: Mapping[str, Shapes] | None = None,
+        samples: Sequence[warmup.Feed] | None = None,
+    ) -> Artifact:
         """Write the repository: the artifact within, the configuration, and the data of warm-up requests.
+
+        An engine that is built elsewhere is not in it: what builds it lies where it is to be, and the server starts when it was run.
 
         Raises:
             TargetError: The engine refuses the model, the options do not fit it, or Triton's schema refuses the configuration.
         """
         place, files = self._place(), self._files(folder)
         told = signature(model)
-        inner = self._inner.export(model, files, scheme=scheme, shapes=shapes)
+        if isinstance(self._inner, TakesSamples):
+            inner = self._inner.export(model, files, scheme=scheme, shapes=shapes, samples=(samples or ())[: self._inner.reference_samples])
+        else:
+            inner = self._inner.export(model, files, scheme=scheme, shapes=shapes)
         backend = BACKENDS[self._kind]
         served = Served(
             backend=backend,
@@ -120,7 +139,7 @@ class Triton:
             accelerator=self._accelerator(model),
         )
         home = folder / place.parent
-        text = configuration(served, warmup.requests(served, home))
+        text = configuration(served, warmup.requests(served, home, shapes=shapes or {}, samples=samples or ()))
         if has_schema():
             parsed(text)
         write_text(home / CONFIG_FILE, text)
@@ -169,7 +188,9 @@ class Triton:
         options = self._inner.options
         if not isinstance(options, EngineOptions | ProviderOptions):
             return None
-        tops = [profile.max[0] for profile in options.profiles.values()] or [found.largest[0] for found in shapes.values() if found.largest]
+        tops = [profile.max[0] for profile in options.profiles.values()]
+        if not tops and isinstance(options, EngineOptions):
+            tops = [found.largest[0] for found in shapes.values() if found.largest]
         return min(tops, default=None)
 
 

@@ -1,6 +1,7 @@
 """What every target owes, whatever it does; run over the registry."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, LayerChoice, PrecisionPlan
 from quant.core.formats import FORMATS
 from quant.engine.auditing import audit
+from quant.errors import TargetError
 from quant.graph.layers import LAYER_OPS, find_layers
 from quant.graph.runtime import Runtime
 from quant.stages.first_run import ARTIFACT_FILE
@@ -120,6 +122,11 @@ def test_what_lies_in_a_folder_is_audited_as_when_it_was_written(kind, target, t
     told = target.options.model_dump(mode="json", exclude_defaults=True)
     artifact.model_copy(update={"options": told, "layers": outputs}).save(tmp_path / "files" / ARTIFACT_FILE)
     plan.save(tmp_path / "plan.json")
+    expected = target.audit(artifact, tmp_path / "files", plan, outputs)
+    if expected.unaudited:
+        with pytest.raises(TargetError, match=f"there is nothing to audit: {re.escape(expected.unaudited)}"):
+            audit(tmp_path / "files", plan=tmp_path / "plan.json")
+        return
     found = audit(tmp_path / "files", plan=tmp_path / "plan.json")
-    assert found.audit == target.audit(artifact, tmp_path / "files", plan, outputs)
+    assert found.audit == expected
     assert found.audit.target == kind

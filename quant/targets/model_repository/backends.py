@@ -30,7 +30,7 @@ class Backend:
 BACKENDS = {
     "onnxruntime": Backend("onnxruntime", ".onnx", ("cpu", "gpu")),
     "openvino": Backend("openvino", ".xml", ("cpu",)),
-    "tensorrt": Backend("tensorrt", ".plan", ("gpu",), graphs=True),
+    "tensorrt": Backend("tensorrt", ".engine", ("gpu",), graphs=True),
     "torch": Backend("pytorch", ".pt", ("cpu", "gpu"), numbered=True),
 }
 """Kind of target -> the backend for its artifacts."""

@@ -112,8 +112,8 @@ def engine_file(file: str, capability: str) -> str:
     """Name of the engine for one GPU, beside `file`.
 
     Example:
-        >>> engine_file("model.plan", "8.9")
-        'model.sm89.plan'
+        >>> engine_file("model.engine", "8.9")
+        'model.sm89.engine'
     """
     stem, _, suffix = file.rpartition(".")
     return f"{stem}.sm{capability.replace('.', '')}.{suffix}"

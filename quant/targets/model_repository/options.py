@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -39,14 +38,12 @@ class InstanceGroup(_Part):
 class Warmup(_Part):
     """Requests that Triton sends to the model itself before it takes others."""
 
-    data: Literal["zero", "random"] = "zero"
-    """What they hold, when no samples are given."""
-    samples: Path | None = None
-    """A `.npz` with an array for every input, batch axis first where there is one: real inputs, the first of them are sent."""
+    data: Literal["samples", "zero", "random"] = "samples"
+    """What they hold: samples of the evaluation data, zeros, or random values."""
     batch_sizes: tuple[Positive, ...] = (1,)
     """One request of each size; only for a model with a batch axis."""
     shapes: dict[str, tuple[Positive, ...]] = Field(default_factory=dict)
-    """Input -> its shape without the batch axis, where the model leaves lengths open and no samples are given."""
+    """Input -> its shape without the batch axis, for zeros and random values; that of the data when not given."""
     count: int = Field(1, ge=1)
     """How often each request is sent."""
 
@@ -69,7 +66,7 @@ class RepositoryOptions(_Part):
     cuda_graphs: bool = False
     """Record kernels once and replay them; TensorRT engines alone."""
     compute_capabilities: tuple[Annotated[str, Field(pattern=r"^\d+\.\d$")], ...] = ()
-    """GPUs that have an engine of their own, as in `"8.9"`; TensorRT engines alone. Triton opens `model.sm89.plan` on such a GPU."""
+    """GPUs that have an engine of their own, as in `"8.9"`; TensorRT engines alone. Triton opens `model.sm89.engine` on such a GPU."""
 
     @model_validator(mode="after")
     def _batches(self) -> RepositoryOptions:

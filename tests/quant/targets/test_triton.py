@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from quant.errors import QuantError, RecipeError, TargetError
 from quant.graph.runtime import Runtime
-from quant.targets import TARGETS, Availability
+from quant.targets import TARGETS, Availability, Shapes, TakesSamples
 from quant.targets.model_repository import schema
 from quant.targets.model_repository.backends import BACKENDS, REFUSED
 from quant.targets.model_repository.schema import parsed
@@ -124,22 +124,51 @@ def test_the_preferred_sizes_decide_the_largest_batch_when_nothing_else_does(tmp
 
 
 def test_warm_up_requests_hold_zeros_of_the_right_shape(tmp_path):
-    _, _, config = exported(tmp_path, warmup={"shapes": {"a": [3, 5]}, "batch_sizes": [8, 1], "count": 2})
+    _, _, config = exported(tmp_path, warmup={"data": "zero", "shapes": {"a": [3, 5]}, "batch_sizes": [8, 1], "count": 2})
     assert [(w.batch_size, w.count) for w in config.model_warmup] == [(1, 2), (8, 2)]
     inputs = config.model_warmup[0].inputs
     assert {name: (list(i.dims), i.zero_data) for name, i in inputs.items()} == {"a": ([3, 5], True), "b": ([1, 1], True)}
 
 
+def test_warm_up_requests_have_the_usual_shapes_of_the_data_when_none_is_given(tmp_path):
+    target = TARGETS.make("triton", {"warmup": {"data": "random"}})
+    target.export(two(), tmp_path, scheme="fp32", shapes={"a": Shapes((1, 3, 2), (4, 3, 7), (8, 3, 9)), "b": Shapes((1, 1, 1), (4, 1, 1), (8, 1, 1))})
+    inputs = parsed((tmp_path / "model/config.pbtxt").read_text()).model_warmup[0].inputs
+    assert {name: (list(i.dims), i.random_data) for name, i in inputs.items()} == {"a": ([3, 7], True), "b": ([1, 1], True)}
+
+
 def test_warm_up_requests_hold_real_samples_in_the_byte_order_of_the_server(tmp_path):
-    samples = {"a": np.arange(30, dtype=np.float32).reshape(2, 3, 5), "b": np.ones((2, 1, 1), np.float32)}
-    np.savez(tmp_path / "samples.npz", **samples)
-    _, artifact, config = exported(tmp_path / "repo", warmup={"samples": str(tmp_path / "samples.npz"), "batch_sizes": [1, 2]})
-    for request in config.model_warmup:
-        for name, array in samples.items():
+    target = TARGETS.make("triton", {"warmup": {"batch_sizes": [1, 3]}})
+    assert isinstance(target, TakesSamples)
+    assert target.reference_samples == 3
+    rows = np.arange(30, dtype=np.float32).reshape(2, 3, 5)
+    samples = [{"a": rows[n : n + 1], "b": np.full((1, 1, 1), n, np.float32)} for n in range(2)]
+    artifact = target.export(two(), tmp_path, scheme="fp32", samples=samples)
+    config = parsed((tmp_path / "model/config.pbtxt").read_text())
+    for request, order in zip(config.model_warmup, ([0], [0, 1, 0]), strict=True):
+        for name, expected in {"a": rows[order], "b": np.array(order, np.float32)[:, None, None]}.items():
             told = request.inputs[name]
-            stored = np.fromfile(tmp_path / "repo/model/warmup" / told.input_data_file, dtype="<f4")
-            np.testing.assert_array_equal(stored.reshape(request.batch_size, *told.dims), array[: request.batch_size])
+            stored = np.fromfile(tmp_path / "model/warmup" / told.input_data_file, dtype="<f4")
+            np.testing.assert_array_equal(stored.reshape(request.batch_size, *told.dims), expected)
             assert f"model/warmup/{told.input_data_file}" in artifact.files
+
+
+def test_samples_of_another_shape_than_the_first_are_not_mixed_with_it(tmp_path):
+    samples = [{"a": np.full((1, 3, n), n, np.float32), "b": np.ones((1, 1, 1), np.float32)} for n in (2, 4)]
+    target = TARGETS.make("triton", {"warmup": {"batch_sizes": [2]}})
+    target.export(two(), tmp_path, scheme="fp32", samples=samples)
+    assert np.fromfile(tmp_path / "model/warmup/a.2", dtype="<f4").tolist() == [2.0] * 12
+
+
+def test_a_model_without_a_batch_axis_is_sent_one_request_as_it_is(tmp_path):
+    samples = [{"a": np.ones((2, 3, 4), np.float32), "b": np.ones((2, 1, 1), np.float32)}]
+    TARGETS.make("triton", {"warmup": {}}).export(two(2), tmp_path, scheme="fp32", samples=samples)
+    [request] = parsed((tmp_path / "model/config.pbtxt").read_text()).model_warmup
+    assert (request.batch_size, {name: list(i.dims) for name, i in request.inputs.items()}) == (0, {"a": [2, 3, 4], "b": [2, 1, 1]})
+
+
+def test_samples_are_asked_for_only_where_they_are_used():
+    assert not isinstance(TARGETS.make("triton"), TakesSamples)
 
 
 def test_openvino_is_served_by_its_own_backend(tmp_path):
@@ -199,10 +228,19 @@ REFUSALS = {
     "gpus of a cpu": (two, {"instance_group": {"kind": "cpu", "gpus": [0]}}, "instance_group names `gpus`, and its kind is cpu"),
     "graphs": (two, {"cuda_graphs": True}, "Triton's backend 'onnxruntime' knows no cuda_graphs; only that of TensorRT engines does"),
     "capabilities": (two, {"compute_capabilities": ["8.9"]}, "Triton's backend 'onnxruntime' knows no compute_capabilities"),
-    "warm-up shape": (two, {"warmup": {}}, r"warm-up needs a shape for input 'a', whose dimensions without the batch axis are \[3, -1\]"),
+    "warm-up samples": (two, {"warmup": {}}, "warm-up is to be done with samples, and there are none\nhint: give `warmup: {data: zero}`"),
+    "warm-up shape": (two, {"warmup": {"data": "zero"}}, r"warm-up needs a shape for input 'a', whose dimensions without the batch axis are \[3, -1\]"),
     "warm-up input": (two, {"warmup": {"shapes": {"c": [1]}}}, "`warmup.shapes` names 'c', which is no input"),
-    "warm-up rank": (two, {"warmup": {"shapes": {"a": [5]}}}, r"gives input 'a' the shape \[5\], and the model wants \[3, -1\] without the batch axis"),
-    "warm-up batch": (two, {"warmup": {"batch_sizes": [9], "shapes": {"a": [3, 1]}}}, "a warm-up request of 9 samples is more than max_batch_size, 8"),
+    "warm-up rank": (
+        two,
+        {"warmup": {"data": "zero", "shapes": {"a": [5]}}},
+        r"gives input 'a' the shape \[5\], and the model wants \[3, -1\] without the batch axis",
+    ),
+    "warm-up batch": (
+        two,
+        {"warmup": {"data": "zero", "batch_sizes": [9], "shapes": {"a": [3, 1]}}},
+        "a warm-up request of 9 samples is more than max_batch_size, 8",
+    ),
 }
 
 
@@ -211,27 +249,6 @@ def test_what_the_model_or_its_backend_cannot_do_is_refused(case, tmp_path):
     model, options, said = REFUSALS[case]
     with pytest.raises(TargetError, match=said):
         exported(tmp_path, model(), **options)
-
-
-SAMPLES = {
-    "lack input 'b'": {"a": np.zeros((2, 3, 5), np.float32)},
-    r"of input 'a' are float64\[2, 3, 5\], and the model wants a: float32 \[N, 3, L\]": {"a": np.zeros((2, 3, 5)), "b": np.zeros((2, 1, 1), np.float32)},
-    r"of input 'b' are float32\[2, 2, 1\]": {"a": np.zeros((2, 3, 5), np.float32), "b": np.zeros((2, 2, 1), np.float32)},
-    "of 4 samples needs as many, and the file has 2 for input 'a'": {"a": np.zeros((2, 3, 5), np.float32), "b": np.zeros((2, 1, 1), np.float32)},
-}
-
-
-@pytest.mark.parametrize("said", SAMPLES)
-def test_samples_that_do_not_fit_are_refused(said, tmp_path):
-    np.savez(tmp_path / "samples.npz", **SAMPLES[said])
-    with pytest.raises(TargetError, match=said):
-        exported(tmp_path, warmup={"samples": str(tmp_path / "samples.npz"), "batch_sizes": [4]})
-
-
-def test_samples_that_are_no_arrays_are_refused(tmp_path):
-    (tmp_path / "samples.npz").write_text("nothing")
-    with pytest.raises(TargetError, match=r"samples.npz: warm-up samples cannot be read"):
-        exported(tmp_path, warmup={"samples": str(tmp_path / "samples.npz")})
 
 
 WRONG = {
@@ -275,3 +292,17 @@ def test_what_the_schema_does_not_know_is_refused():
     with pytest.raises(TargetError, match=r"Triton's schema refuses the configuration: .*max_batch"):
         parsed("max_batch: 3")
     assert issubclass(TargetError, QuantError)
+
+
+def test_an_engine_that_no_gpu_here_can_build_leaves_all_that_builds_it_in_its_place(tmp_path):
+    target = TARGETS.make("triton", {"engine": "tensorrt", "cuda_graphs": True, "model_name": "net"})
+    if not target.ahead_of_time:
+        pytest.skip("this machine has a GPU: the engine is built")
+    shapes = {"a": Shapes((1, 3, 2), (2, 3, 4), (4, 3, 9)), "b": Shapes((1, 1, 1), (2, 1, 1), (4, 1, 1))}
+    assert isinstance(target, TakesSamples)
+    artifact = target.export(two(), tmp_path, scheme="fp32", shapes=shapes, samples=[])
+    config = parsed((tmp_path / "net/config.pbtxt").read_text())
+    assert (config.backend, config.default_model_filename, config.max_batch_size) == ("tensorrt", "model.engine", 4)
+    assert {"net/1/model.onnx", "net/1/build_engine.py", "net/config.pbtxt"} <= set(artifact.files)
+    feed = {"a": np.ones((2, 3, 4), np.float32), "b": np.full((2, 1, 1), 3, np.float32)}
+    assert list(target.session(artifact, tmp_path, threads=1).run(feed)) == ["y", "s"]

@@ -23,7 +23,7 @@ def _schema():
 def read(backend, signature=IMAGES, *, most=None, accelerator=None, **options):
     kind = BACKENDS[backend]
     served = Served(kind, f"model{kind.suffix}", signature, RepositoryOptions(**options), kind.devices[0], most, accelerator)
-    return parsed(configuration(served, requests(served, folder=None)))
+    return parsed(configuration(served, requests(served, None, shapes={}, samples=())))
 
 
 def test_tensorrt_replays_a_graph_of_every_preferred_batch_and_the_largest():
@@ -44,7 +44,7 @@ def test_graphs_of_a_model_with_other_open_lengths_are_left_to_triton():
 
 def test_each_gpu_has_its_own_engine():
     config = read("tensorrt", compute_capabilities=["8.0", "8.9"])
-    assert dict(config.cc_model_filenames) == {"8.0": "model.sm80.plan", "8.9": "model.sm89.plan"}
+    assert dict(config.cc_model_filenames) == {"8.0": "model.sm80.engine", "8.9": "model.sm89.engine"}
 
 
 def test_an_engine_with_a_profile_takes_no_larger_batches():
@@ -54,7 +54,7 @@ def test_an_engine_with_a_profile_takes_no_larger_batches():
 
 
 def test_torchscript_goes_by_position():
-    config = read("torch", warmup={})
+    config = read("torch", warmup={"data": "zero"})
     assert (config.backend, config.default_model_filename) == ("pytorch", "model.pt")
     assert ([i.name for i in config.input], [o.name for o in config.output]) == (["INPUT__0"], ["OUTPUT__0"])
     assert list(config.model_warmup[0].inputs) == ["INPUT__0"]
