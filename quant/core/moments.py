@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ BYTES = 8 * _PLACES
 
 
 class MomentSum:
-    """The sum of x xᵀ over all vectors that are added, the same in whatever order; of at most 2^32 additions.
+    """The sum of x xᵀ over all vectors that are added, the same in whatever order; of at most 2^32 additions. Safe to share between threads.
 
     Args:
         size: Length of a vector.
@@ -34,18 +35,34 @@ class MomentSum:
     """
 
     def __init__(self, size: int) -> None:
+        self._lock = Lock()
         self._size = size
+        self._not_finite = 0
         self._top: int | None = None
         self._planes: dict[int, npt.NDArray[np.int64]] = {}
         self._count = 0
 
     def add(self, vectors: npt.NDArray[Any]) -> None:
-        """Add the vectors along the last axis of `vectors` `[..., size]`; call `products` first where threads wait for one another."""
-        self.add_products(*products(vectors))
+        """Add the vectors along the last axis of `vectors`, `[..., size]`; a batch with a NaN or an infinity counts as not finite."""
+        found, count = _products(vectors)
+        with self._lock:
+            if np.isfinite(found).all():
+                self._count += count
+                self._add(found)
+            else:
+                self._not_finite += 1
 
-    def add_products(self, found: Doubles, count: int) -> None:
-        """Add what `products` gave for `count` vectors."""
-        self._count += count
+    @property
+    def not_finite(self) -> int:
+        """Batches that held a NaN or an infinity; they are not in the mean."""
+        return self._not_finite
+
+    @property
+    def count(self) -> int:
+        """Number of vectors in the mean."""
+        return self._count
+
+    def _add(self, found: Doubles) -> None:
         largest = float(np.max(np.abs(found), initial=0.0))
         if largest == 0.0:
             return
@@ -69,7 +86,7 @@ class MomentSum:
         return total / max(self._count, 1)
 
 
-def products(vectors: npt.NDArray[Any]) -> tuple[Doubles, int]:
+def _products(vectors: npt.NDArray[Any]) -> tuple[Doubles, int]:
     """The sum of x xᵀ over the vectors `[..., size]` of one batch, its upper triangle row by row, and the number of vectors."""
     rows = vectors.reshape(-1, vectors.shape[-1]).astype(np.float64)
     whole = rows.T @ rows

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 A = TypeVar("A")
@@ -41,3 +42,12 @@ def ordered_map(function: Callable[[A], B], items: Iterable[A], *, workers: int 
         finally:
             for future in waiting:
                 future.cancel()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let NumPy's linear algebra compute on one thread: how many there are would change the last bits of what it finds."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415
+
+    with threadpool_limits(limits=1):
+        yield

@@ -16,7 +16,7 @@ from quant.core.files import write_text
 from quant.core.statistics import TensorStatistics
 from quant.errors import RunError
 
-_TABLE, _ARRAYS, _MEANS = "table.json", "histograms.npy", "means.npy"
+_TABLE, _ARRAYS, _MEANS, _MOMENTS = "table.json", "histograms.npy", "means.npy", "moments.npy"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class CalibrationTable:
         statistics: Tensor name -> extremes and histogram, for tensors that are to be quantized.
         magnitudes: Tensor name -> largest finite magnitude seen, for every float tensor (empty when no scheme asks for it).
         means: Tensor name -> float64 `[channels]`, mean of each slice along axis 1, for tensors that a scheme asks it for.
+        moments: Tensor name -> second moments along its last axis, the upper triangle row by row, float64 (`quant.core.moments.unpacked`).
     """
 
     model: str
@@ -38,6 +39,7 @@ class CalibrationTable:
     statistics: Mapping[str, TensorStatistics]
     magnitudes: Mapping[str, float]
     means: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    moments: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
     def _summary(self) -> dict[str, Any]:
         tensors, start = {}, 0
@@ -45,13 +47,9 @@ class CalibrationTable:
             s = self.statistics[name]
             tensors[name] = {"count": s.count, "minimum": s.minimum, "maximum": s.maximum, "not_finite": s.not_finite, "bins": [start, start + s.codes.size]}
             start += s.codes.size
-        means = {name: int(self.means[name].size) for name in sorted(self.means)}
+        sizes = {part: {name: int(found[name].size) for name in sorted(found)} for part, found in (("means", self.means), ("moments", self.moments))}
         magnitudes = dict(sorted(self.magnitudes.items()))
-        return {"model": self.model, "data": self.data, "samples": self.samples, "tensors": tensors, "magnitudes": magnitudes, "means": means}
-
-    def _all_means(self) -> npt.NDArray[np.float64]:
-        """All means behind one another, float64."""
-        return np.concatenate([np.zeros(0), *(self.means[name] for name in sorted(self.means))])
+        return {"model": self.model, "data": self.data, "samples": self.samples, "tensors": tensors, "magnitudes": magnitudes, **sizes}
 
     def _histograms(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """All histograms behind one another, int64 `[2, bins]`: codes and counts."""
@@ -62,13 +60,16 @@ class CalibrationTable:
     @property
     def digest(self) -> str:
         """SHA-256 (hex) of the whole table."""
-        return digest_of([self._summary(), digest_of_arrays({"histograms": self._histograms(), "means": self._all_means()})])
+        return digest_of(
+            [self._summary(), digest_of_arrays({"histograms": self._histograms(), "means": _joined(self.means), "moments": _joined(self.moments)})]
+        )
 
     def save(self, folder: Path) -> None:
-        """Write `table.json`, `histograms.npy` and `means.npy` into `folder`; the same bytes for the same table."""
+        """Write `table.json`, `histograms.npy`, `means.npy` and `moments.npy` into `folder`; the same bytes for the same table."""
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / _ARRAYS, self._histograms(), allow_pickle=False)
-        np.save(folder / _MEANS, self._all_means(), allow_pickle=False)
+        np.save(folder / _MEANS, _joined(self.means), allow_pickle=False)
+        np.save(folder / _MOMENTS, _joined(self.moments), allow_pickle=False)
         write_text(folder / _TABLE, json.dumps(self._summary(), indent=1, sort_keys=True, allow_nan=False) + "\n")
 
     @classmethod
@@ -85,8 +86,20 @@ class CalibrationTable:
             for name, row in summary["tensors"].items():
                 codes, counts = histograms[:, slice(*row["bins"])]
                 statistics[name] = TensorStatistics(row["count"], row["minimum"], row["maximum"], codes, counts, row["not_finite"])
-            ends = np.cumsum(list(summary["means"].values()), dtype=np.int64)
-            means = dict(zip(summary["means"], np.split(np.load(folder / _MEANS, allow_pickle=False), ends[:-1]), strict=True)) if len(ends) else {}
-            return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"], means)
+            means = _parted(np.load(folder / _MEANS, allow_pickle=False), summary["means"])
+            # Moments of a large model take hundreds of MiB, of which a layer at a time is looked at: they stay in the file.
+            moments = _parted(np.load(folder / _MOMENTS, allow_pickle=False, mmap_mode="r"), summary["moments"])
+            return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"], means, moments)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"not a calibration table: {error}", where=str(folder), hint="calibrate again") from error
+
+
+def _joined(found: Mapping[str, npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:
+    """All arrays behind one another, float64, in the order of their names."""
+    return np.concatenate([np.zeros(0), *(found[name] for name in sorted(found))])
+
+
+def _parted(joined: npt.NDArray[np.float64], sizes: Mapping[str, int]) -> dict[str, npt.NDArray[np.float64]]:
+    """What `_joined` joined."""
+    ends = np.cumsum(list(sizes.values()), dtype=np.int64)
+    return dict(zip(sizes, np.split(joined, ends[:-1]), strict=True)) if len(ends) else {}

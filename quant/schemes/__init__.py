@@ -36,12 +36,16 @@ class Needs:
     Args:
         ranges: Tensor -> grid that its range is wanted for.
         magnitudes: Whether the largest magnitude of every float tensor is wanted.
+        known: Tensor -> range that is known without looking.
         means: Tensors, among those of `ranges`, whose mean in each slice along axis 1 (channels) is wanted.
+        moments: Tensor -> length of its last axis, of tensors whose second moments along that are wanted: E[x xᵀ] over all vectors x.
     """
 
     ranges: Mapping[str, Grid] = field(default_factory=dict)
+    known: Mapping[str, Range] = field(default_factory=dict)
     magnitudes: bool = False
     means: frozenset[str] = frozenset()
+    moments: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,14 +53,16 @@ class Evidence:
     """What calibration found, as a scheme is given it.
 
     Args:
-        ranges: Tensor -> range, for all that `Needs.ranges` asked for.
+        ranges: Tensor -> range, for all that `Needs.ranges` asked for or `Needs.known` told.
         magnitudes: Tensor -> largest magnitude seen.
         means: Tensor -> float64 `[channels]`, for all that `Needs.means` asked for.
+        moments: Tensor -> upper triangle of its second moments, float64 (`quant.core.moments.unpacked`), for all that `Needs.moments` asked for.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     magnitudes: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    moments: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
 
 
 class Scheme(Protocol):

@@ -21,7 +21,9 @@ def table():
         "nothing": TensorStatistics(),
         "extremes": TensorStatistics.of(np.float32([-1, 2]), histogram=False),
     }
-    return CalibrationTable("m" * 64, "d" * 64, 32, statistics, {"y": 2.5, "b": 1e-30}, {"z": np.array([1.5, -0.1]), "a": np.array([3.0])})
+    return CalibrationTable(
+        "m" * 64, "d" * 64, 32, statistics, {"y": 2.5, "b": 1e-30}, {"z": np.array([1.5, -0.1]), "a": np.array([3.0])}, {"q": np.arange(6.0), "b": np.ones(1)}
+    )
 
 
 def test_a_table_comes_back_as_it_was(tmp_path):
@@ -36,16 +38,17 @@ def test_a_table_comes_back_as_it_was(tmp_path):
         assert again.codes.tolist() == seen.codes.tolist()
         assert again.counts.tolist() == seen.counts.tolist()
     assert {name: mean.tolist() for name, mean in loaded.means.items()} == {"z": [1.5, -0.1], "a": [3.0]}
+    assert {name: found.tolist() for name, found in loaded.moments.items()} == {"q": [0, 1, 2, 3, 4, 5], "b": [1]}
 
 
 def test_the_same_table_has_the_same_bytes_whatever_its_order(tmp_path):
     first = table()
     second = replace(first, statistics=dict(reversed(first.statistics.items())), magnitudes=dict(reversed(first.magnitudes.items())))
-    second = replace(second, means=dict(reversed(first.means.items())))
+    second = replace(second, means=dict(reversed(first.means.items())), moments=dict(reversed(first.moments.items())))
     first.save(tmp_path / "1")
     second.save(tmp_path / "2")
     assert first.digest == second.digest
-    for name in ("table.json", "histograms.npy", "means.npy"):
+    for name in ("table.json", "histograms.npy", "means.npy", "moments.npy"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 

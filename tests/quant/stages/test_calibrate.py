@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from quant.core.moments import unpacked
 from quant.core.statistics import TensorStatistics
 from quant.errors import CalibrationError
 from quant.stages.calibrate import calibrate
@@ -52,12 +53,34 @@ def test_statistics_are_those_of_the_tensors_themselves(mlp, rows):
     assert (table.model, table.data, table.samples) == ("d", "made", 50)
 
 
+def test_second_moments_are_those_of_the_tensors_themselves_also_where_they_take_several_passes(mlp, rows, monkeypatch):
+    path, feeding = mlp(8)
+    x = np.stack([feeds[0]["x"] for feeds in rows.feeds]).astype(np.float64)
+    r = np.maximum(x @ W, 0)
+    tables = []
+    for limit in (1 << 30, 1):
+        monkeypatch.setattr("quant.stages.calibrate._MOMENT_BYTES", limit)
+        tables.append(calibrate(path, rows, ["y"], feeding, magnitudes=False, digest="d", moments={"r": 6, "x": 6}))
+    assert tables[0].digest == tables[1].digest
+    assert sorted(tables[0].statistics) == ["y"]
+    np.testing.assert_allclose(unpacked(tables[0].moments["x"]), x.T @ x / 50, rtol=1e-6, atol=1e-7)  # sums lose less than 2^-31 of their largest number
+    np.testing.assert_allclose(unpacked(tables[0].moments["r"]), r.T @ r / 50, rtol=1e-5, atol=1e-6)  # products in float32, of which these are squares
+
+
+def test_moments_of_what_is_not_finite_are_refused_with_the_tensor(mlp, samples):
+    path, feeding = mlp()
+    row = np.full(6, 3e38, np.float32)
+    with pytest.raises(CalibrationError, match="tensor 'h' holds values that are NaN or infinite, or too large to be squared"):
+        calibrate(path, samples([[{"x": row}]]), [], feeding, magnitudes=False, digest="", moments={"h": 6})
+
+
 def test_the_number_of_threads_changes_no_byte(mlp, rows, tmp_path, monkeypatch):
     path, feeding = mlp(4)
     found = []
     for threads in (1, 2, 5):
         monkeypatch.setenv("QUANT_THREADS", str(threads))
-        found.append(saved(calibrate(path, rows, ["x", "h", "r"], feeding, magnitudes=True, digest="d", means=["x", "h"]), tmp_path / str(threads)))
+        table = calibrate(path, rows, ["x", "h", "r"], feeding, magnitudes=True, digest="d", means=["x", "h"], moments={"x": 6, "r": 6})
+        found.append(saved(table, tmp_path / str(threads)))
     assert found[0] == found[1] == found[2]
 
 
