@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, product
 from pathlib import Path
 
@@ -16,36 +15,15 @@ from evaluators.memory import FirstRun, measure_first_run
 from quant.core.documents import Artifact
 from quant.core.progress import tracked
 from quant.data.batches import batches, safe_batch_size
-from quant.data.samples import Sample, Samples
+from quant.data.first import FirstSamples
+from quant.data.samples import Samples
 from quant.stages.running import Array, Feeding, inputs_from_data, steps
 from quant.targets import Session
 
 Request = Mapping[str, Array]
 
-
-@dataclass(frozen=True)
-class _First:
-    """The first samples of a role."""
-
-    samples: Samples
-    most: int
-
-    @property
-    def role(self) -> str:
-        return self.samples.role
-
-    @property
-    def digest(self) -> str:
-        return self.samples.digest
-
-    def __len__(self) -> int:
-        return min(self.most, len(self.samples))
-
-    def __getitem__(self, position: int, /) -> Sample:
-        return self.samples[position]
-
-    def __iter__(self) -> Iterator[Sample]:
-        return islice(iter(self.samples), self.most)
+_SETTLE_MS = 10.0
+"""After that the times of engines timed in turns no longer moved: sentence encoder and network for pictures, on one thread and on two."""
 
 
 def requests(samples: Samples, feeding: Feeding, *, most: int) -> list[Request]:
@@ -56,7 +34,7 @@ def requests(samples: Samples, feeding: Feeding, *, most: int) -> list[Request]:
     if feeding.state:
         return _step_requests(samples, feeding, most)
     size = safe_batch_size(feeding.signature, feeding.batch_size, batch_axes=feeding.batch_axes)
-    first = _First(samples, most * size)
+    first = FirstSamples(samples, most * size)
     found = batches(first, inputs_from_data(feeding).inputs, batch_size=size, batch_axes=feeding.batch_axes)
     return [batch.feed for batch in islice(found, most)]
 
@@ -79,7 +57,7 @@ def _step_requests(samples: Samples, feeding: Feeding, most: int) -> list[Reques
 def measure_latency(
     sessions: Mapping[str, Session], asked: Sequence[Request], *, rounds: int, warmup: int, baseline: str, batch_size: int
 ) -> dict[str, Latency]:
-    """Latency of every session over the same requests, one after the other in turns.
+    """Latency of every session over the same requests, one after the other in turns, each settled before it is timed.
 
     Args:
         sessions: Name -> a loaded artifact.
@@ -100,7 +78,7 @@ def measure_latency(
     for session, request in product(sessions.values(), _of_each_shape(asked)):
         session.run(request)
     runs = {name: runner(session) for name, session in sessions.items()}
-    return measure(runs, requests=rounds, warmup=warmup, baseline=baseline, batch_size=batch_size)
+    return measure(runs, requests=rounds, warmup=warmup, baseline=baseline, batch_size=batch_size, settle_ms=_SETTLE_MS)
 
 
 def _of_each_shape(asked: Sequence[Request]) -> list[Request]:

@@ -25,6 +25,45 @@ def test_a_callable_that_waits_longer_has_a_ratio_above_one():
     assert other["a"].ratio < 1
 
 
+class Caches:
+    """Callables that are slow just after another one ran: 20 ms, then 1 ms."""
+
+    def __init__(self, fast=0.001):
+        self.last, self.calls, self.fast = None, [], fast
+
+    def __call__(self, name):
+        def run(request):
+            self.calls.append((name, request))
+            time.sleep(self.fast if self.last == name else 0.02)
+            self.last = name
+
+        return run
+
+
+def test_who_may_settle_is_not_timed_while_it_finds_what_the_one_before_took():
+    caches = Caches()
+    cold = time_in_turns({name: caches(name) for name in "ab"}, requests=4, warmup=0)
+    assert all(taken.max() >= 20 for taken in cold.values())  # not all: who ends a round begins the next
+    caches = Caches()
+    warm = time_in_turns({name: caches(name) for name in "ab"}, requests=4, warmup=1, settle_ms=5)
+    assert all(np.median(taken) < 10 for taken in warm.values())
+    # The warm-up is not settled; then each settles on the very request that it is timed on.
+    assert caches.calls[:2] == [("b", 3), ("a", 3)]
+    assert set(caches.calls[2:]) == {(name, i) for name in "ab" for i in range(4)}
+
+
+def test_settling_takes_as_long_as_it_is_told_and_one_run_at_least():
+    caches = Caches()
+    time_in_turns({"a": caches("a")}, requests=3, warmup=0, settle_ms=8)
+    assert 3 * 2 <= len(caches.calls) <= 3 * 9  # the run of 20 ms settles alone; 8 ms hold at most 8 runs of 1 ms; one is timed
+
+
+def test_who_runs_far_longer_than_settling_takes_is_spared_it():
+    caches = Caches(fast=0.02)
+    time_in_turns({"a": caches("a")}, requests=4, warmup=0, settle_ms=1)
+    assert len(caches.calls) == 2 + 3  # only before the first, whose time is not known yet
+
+
 def test_the_ratio_is_within_rounds_so_that_a_drifting_machine_cancels():
     drift = np.linspace(1, 10, 50)
     found = summarize(0.5 * drift, drift)

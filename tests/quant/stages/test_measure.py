@@ -1,5 +1,7 @@
 """What is timed, and what is done before the clock starts."""
 
+from itertools import groupby
+
 import numpy as np
 
 from quant.stages.measure import measure_latency
@@ -17,4 +19,4 @@ def test_every_shape_is_run_once_before_any_is_timed():
             return {}
 
     measure_latency({"fp32": Listening()}, asked, rounds=4, warmup=0, baseline="fp32", batch_size=1)
-    assert seen == [3, 5, 7, 3, 5, 3, 7]
+    assert [n for n, _ in groupby(seen)] == [3, 5, 7, 3, 5, 3, 7]  # the last four several times, to settle

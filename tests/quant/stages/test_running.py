@@ -1,5 +1,7 @@
 """Running: each sample once with its own outputs, states handed on, requests in turn."""
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 
@@ -91,7 +93,7 @@ def test_requests_come_round_again_in_order(classifier):
 
     found = measure_latency({"fp32": Listening()}, asked, rounds=5, warmup=1, baseline="fp32", batch_size=4)
     assert [len(r["x"]) for r in asked] == [4, 4]
-    assert seen[-5:] == [0, 1, 0, 1, 0]
+    assert [n for n, _ in groupby(seen)][-5:] == [0, 1, 0, 1, 0]  # each several times, to settle
     assert found["fp32"].requests == 5
 
 
