@@ -19,6 +19,7 @@ from quant.core.table import CalibrationTable
 from quant.engine.bind import BASELINE, Bound
 from quant.engine.cache import StageCache
 from quant.engine.checks import check_gates, check_outputs, try_metrics
+from quant.engine.exported import graph_in, keep_graph, share_graph
 from quant.engine.machine import environment
 from quant.engine.metadata import with_metadata
 from quant.engine.prepare import Prepared
@@ -58,6 +59,7 @@ class Built:
     ranges: Mapping[str, Range]
 
     @property
+    graph: Path
     def name(self) -> str:
         """`scheme on target`."""
         return f"{self.scheme} on {self.target}"
@@ -146,7 +148,9 @@ class Workshop:
         def produce(folder: Path) -> None:
             how = self.bound.schemes[scheme]
             model, done, found = apply(self.prepared.path, how, plan=plan, table=evidence, calibrator=self.bound.calibrator, dialect=engine.dialect)
-            artifact = engine.export(model, folder / "files", scheme=scheme, **self._shapes(engine))
+            keep_graph(model, folder)
+            artifact = self._export(engine, model, folder / "files", scheme)
+            share_graph(folder, artifact, folder / "files")
             self._complete(artifact, engine).save(folder / "files" / ARTIFACT_FILE)
             done.save(folder / _PLAN)
             (folder / _RANGES).write_text(json.dumps(found, sort_keys=True), encoding="utf-8")
@@ -161,7 +165,8 @@ class Workshop:
         }
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
         ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
-        return Built(scheme, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", PrecisionPlan.load(folder / _PLAN), ranges)
+        artifact, carried_out = Artifact.load(folder / "files" / ARTIFACT_FILE), PrecisionPlan.load(folder / _PLAN)
+        return Built(scheme, target, artifact, folder / "files", carried_out, ranges, graph_in(folder))
 
     @property
     def _outputs(self) -> dict[str, str]:
@@ -199,11 +204,11 @@ class Workshop:
 
         def produce(folder: Path) -> None:
             engine = self.bound.targets[target]
-            artifact = engine.export(read_model(self.prepared.path), folder / "files", scheme=BASELINE, **self._shapes(engine))
+            artifact = self._export(engine, read_model(self.prepared.path), folder / "files", BASELINE)
             self._complete(artifact, engine).save(folder / "files" / ARTIFACT_FILE)
 
         folder = self.cache.stage(f"apply:{BASELINE} on {target}", {"model": self.prepared.digest, "target": self._target_key(target)}, produce)
-        return Built(BASELINE, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", None, {})
+        return Built(BASELINE, target, Artifact.load(folder / "files" / ARTIFACT_FILE), folder / "files", None, {}, self.prepared.path)
 
     def audit(self, built: Built) -> Audit:
         """What the engine runs for each planned layer."""

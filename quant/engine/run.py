@@ -12,6 +12,7 @@ from evaluators.memory import FirstRun
 from quant.core.cache_folder import cache_folder
 from quant.core.documents import PrecisionPlan
 from quant.core.table import CalibrationTable
+from quant.engine.agreeing import agreement
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
@@ -168,6 +169,7 @@ def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, ref
         built = workshop.build(job.scheme, job.target, job.plan, table)
         measured = workshop.evaluate(built, reference)
         audit = workshop.audit(built)
+        agreed = agreement(workshop, built)
         verdicts = gate_candidate(workshop, built, reference.predictions, measured.predictions)
     except RunError:
         raise
@@ -176,7 +178,7 @@ def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, ref
     engine = workshop.bound.targets[job.target]
     by_nature = emulated is not None and not engine.ahead_of_time
     reason, fails = judge(audit, job.plan, emulated=by_nature, allowed=engine.options.allow_fallback)
-    return Outcome(job.scheme, job.target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails)
+    return Outcome(job.scheme, job.target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails, agreement=agreed)
 
 
 def _one_line(error: QuantError) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from evaluators.agreement import Agreement
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.documents import Audit, Decision, Verdict
@@ -36,6 +37,7 @@ class Outcome:
         status: Whether it was measured.
         reason: Why not, or why it fails whatever its gates say.
         fails: Whether it fails whatever its gates say.
+        agreement: The engine against the plain meaning of its graph; None when they were not compared.
     """
 
     scheme: str
@@ -48,6 +50,7 @@ class Outcome:
     status: Status = "measured"
     reason: str = ""
     fails: bool = False
+    agreement: Agreement | None = None
 
     @property
     def verdict(self) -> Decision | None:
@@ -100,6 +103,7 @@ def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, late
             "latency_ratio": timed.ratio if timed and not outcome.emulated else None,
             "fidelity": _fidelity_row(outcome.measured, workshop),
         }
+            "agreement": outcome.agreement,
     )
 
 

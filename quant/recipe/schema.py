@@ -179,6 +179,7 @@ class EvaluationSpec(Section):
     minimum: int = Field(1, ge=1, description="fewer evaluation samples than this are an error")
     batch_size: int = Field(16, ge=1)
     fidelity_output: str | None = Field(None, description="output whose closeness to FP32 is shown; the first float output when not given")
+    agreement_samples: int = Field(16, ge=0, description="samples on which each engine is held to the plain meaning of its graph; 0: it is not")
 
 
 class GateSpec(Section):

@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from evaluators.agreement import Agreement
 from quant.core.digest import digest_of
 from quant.core.documents import AuditRow, Decision, Document, LayerChoice, Verdict
 
@@ -79,6 +80,7 @@ class Candidate(Document):
         size_bytes: Size of the artifact.
         size_ratio: Size over that of the FP32 artifact of the same target.
         fidelity: Closeness to FP32; None when there is no output to compare.
+        agreement: The engine against the plain meaning of the graph that it was given; None when they were not compared.
         plan: Every layer's format and reason.
         audit: Planned format against what the engine runs.
         artifact: Folder of the artifact, relative to the run's folder.
@@ -102,6 +104,7 @@ class Candidate(Document):
     size_ratio: float | None = None
     fidelity: FidelityRow | None = None
     plan: tuple[LayerChoice, ...] = ()
+    agreement: Agreement | None = None
     audit: tuple[AuditRow, ...] = ()
     artifact: str | None = None
     files: dict[str, str] = Field(default_factory=dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import audit_sentences, finding
 from quant.report.document import Candidate, Report
 from quant.report.rows import ICONS, candidate_rows, latency_of
@@ -98,6 +99,9 @@ def _details(candidate: Candidate) -> list[str]:
     if wrong:
         parts.append(_table(("layer", "planned", "runs", "kernel"), [(r.layer, r.planned, r.runs, r.kernel) for r in wrong[:_MOST_LAYERS]]))
         parts.append(_left_out(len(wrong) - _MOST_LAYERS, "layer"))
+    parts.append(escaped(" ".join(agreement_sentences(candidate.agreement))))
+    if candidate.agreement is not None and candidate.agreement.outputs:
+        parts.append(_table(("output", "noise of the format", "deviation of the engine", "limit", "agrees"), output_rows(candidate.agreement)))
     if candidate.files:
         parts.append(_table(("file", "SHA-256"), sorted(candidate.files.items())))
     return parts

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from quant.core.documents import AuditRow, LayerChoice
 from quant.report import words
+from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import Finding, audit_sentences, finding
 from quant.report.document import Candidate, RangeRow, Report
 from quant.report.picture import draw
@@ -51,6 +52,7 @@ def _environment() -> Environment:
     )
     made.filters.update(_filters())
     made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, title=title, units=_units)
+    made.globals.update(agreement_sentences=agreement_sentences, output_rows=output_rows)
     made.globals.update(audit_sentences=audit_sentences, finding=finding, signs=_FINDINGS)
     return made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from quant.report.agreement import disagreement
 from quant.report.audit import differing, not_found
 from quant.report.document import Candidate, LatencyRow, Report
 from quant.report.sentence import needed, title
@@ -134,6 +135,10 @@ def _notes(candidate: Candidate) -> tuple[str, ...]:
         found.append(f"{listed(failed)} beyond the limit, too" if candidate.gates[0].verdict.decision == "fail" else f"{listed(failed)} beyond the limit")
     if not candidate.reason:  # where there is one, it says it
         found += [f"{count(n, 'layer')} {what}" for n, what in _audited(candidate) if n]
+    if off := disagreement(candidate.agreement):
+        found.append(off)
+    if candidate.unaudited:
+        found.append(f"not audited: {one_line(candidate.unaudited)}")
     if candidate.emulated is not None:
         found.append(f"emulated: {one_line(candidate.emulated)}")
     return tuple(found)

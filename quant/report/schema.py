@@ -6,6 +6,7 @@ import inspect
 import re
 from typing import Any
 
+from evaluators.agreement import Agreement, OutputAgreement, Parting
 from quant.core.documents import AuditRow, Document, LayerChoice, Verdict
 from quant.report import document
 from quant.report.document import Report
@@ -16,7 +17,8 @@ _ARGUMENT = re.compile(r"^    (\w+): (.*)$")
 def report_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `report.json`; every field carries its description."""
     schema: dict[str, Any] = Report.model_json_schema(mode="serialization")
-    models = [model for model in (AuditRow, LayerChoice, Verdict, *vars(document).values()) if inspect.isclass(model) and issubclass(model, Document)]
+    shared = (AuditRow, LayerChoice, Verdict, Agreement, OutputAgreement, Parting)
+    models = [model for model in (*shared, *vars(document).values()) if inspect.isclass(model) and issubclass(model, Document)]
     for model in models:
         part = schema if model is Report else schema["$defs"].get(model.__name__)
         if part is not None:

@@ -88,6 +88,7 @@ def test_another_option_recomputes_only_what_depends_on_it(finished, monkeypatch
         "apply:int8 on onnxruntime",
         "evaluate:int8 on onnxruntime",
         "audit:int8 on onnxruntime",
+        "agree:int8 on onnxruntime",
         "gate:int8 on onnxruntime",
         "measure:onnxruntime",
     }
