@@ -130,11 +130,19 @@ class AuditRow(Document):
 
 
 class Audit(Document):
-    """Planned format against the format that the engine runs, layer by layer."""
+    """Planned format against the format that the engine runs, layer by layer.
+
+    Args:
+        target: The serving engine.
+        scheme: The scheme.
+        rows: One for every layer of the plan; none when there was nothing to look into.
+        unaudited: Why there was nothing to look into; empty when there was.
+    """
 
     target: str
     scheme: str
     rows: tuple[AuditRow, ...]
+    unaudited: str = ""
 
     @property
     def disagreements(self) -> tuple[AuditRow, ...]:

@@ -62,7 +62,10 @@ def audit(path: Path | str, *, plan: Path | str | None = None, target: str | Non
     if not here.available:
         raise TargetError(f"{artifact.target} is not available here: {here.reason}", where=str(path), hint=here.install)
     told = {choice.layer: layers.get(choice.layer, choice.layer) for choice in wanted.layers}
-    return Audited(engine.audit(artifact, folder, wanted, told), None if engine.ahead_of_time else engine.emulates(wanted.base))
+    found_out = engine.audit(artifact, folder, wanted, told)
+    if found_out.unaudited:
+        raise TargetError(f"there is nothing to audit: {found_out.unaudited}", where=str(path))
+    return Audited(found_out, None if engine.ahead_of_time else engine.emulates(wanted.base))
 
 
 def _artifact_folder(path: Path) -> Path | None:

@@ -32,7 +32,8 @@ from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
 from quant.stages.evaluate import Predictions, Reference, evaluate
 from quant.stages.first_run import ARTIFACT_FILE
-from quant.targets import Shapes, Target
+from quant.stages.measure import requests
+from quant.targets import Shapes, TakesSamples, Target
 
 _PLAN, _RANGES, _AUDIT, _SHAPES = "plan.json", "ranges.json", "audit.json", "shapes.json"
 _PREDICTIONS, _FIDELITY, _OUTPUTS, _NOT_FINITE = "predictions.npz", "fidelity.json", "outputs.npz", "not_finite.json"
@@ -49,6 +50,7 @@ class Built:
         folder: Where they are.
         plan: What each layer runs in; None for the baseline.
         ranges: Tensor -> range that was written into the graph.
+        graph: The ONNX graph that the engine was given.
     """
 
     scheme: str
@@ -57,9 +59,9 @@ class Built:
     folder: Path
     plan: PrecisionPlan | None
     ranges: Mapping[str, Range]
+    graph: Path
 
     @property
-    graph: Path
     def name(self) -> str:
         """`scheme on target`."""
         return f"{self.scheme} on {self.target}"
@@ -123,15 +125,18 @@ class Workshop:
         tensors = sorted({name for need in needs for name in need.ranges})
         magnitudes = any(need.magnitudes for need in needs)
         means = sorted(set().union(*(need.means for need in needs)))
-        if not tensors and not magnitudes:
+        moments = {name: length for need in needs for name, length in sorted(need.moments.items())}
+        if not tensors and not magnitudes and not moments:
             return None
         samples = self.prepared.data.roles["calibration"]
         feeding = self.prepared.feeding(self.bound, self._recipe.calibration.batch_size)
 
         def produce(folder: Path) -> None:
-            calibrate(self.prepared.path, samples, tensors, feeding, magnitudes=magnitudes, digest=self.prepared.digest, means=means).save(folder)
+            digest = self.prepared.digest
+            found = calibrate(self.prepared.path, samples, tensors, feeding, magnitudes=magnitudes, digest=digest, means=means, moments=moments)
+            found.save(folder)
 
-        key = {**self._key("calibration", feeding.batch_size), "tensors": tensors, "magnitudes": magnitudes, "means": means}
+        key = {**self._key("calibration", feeding.batch_size), "tensors": tensors, "magnitudes": magnitudes, "means": means, "moments": moments}
         return CalibrationTable.load(self.cache.stage("calibrate", key, produce))
 
     def _key(self, role: str, batch_size: int) -> dict[str, Any]:
@@ -160,7 +165,7 @@ class Workshop:
             "plan": plan.digest,
             "scheme": [scheme, use.kind, use.options],
             "calibrator": self._recipe.calibration.calibrator.model_dump(mode="json") if needs.ranges else None,
-            "table": evidence.digest if needs.ranges or needs.magnitudes else None,
+            "table": evidence.digest if needs.ranges or needs.magnitudes or needs.moments else None,
             "target": self._target_key(target),
         }
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
@@ -178,15 +183,23 @@ class Workshop:
         told = engine.options.model_dump(mode="json", exclude_defaults=True, exclude={"allow_fallback"})
         return artifact.model_copy(update={"options": told, "layers": self._outputs})
 
+    def _export(self, engine: Target, model: ir.Model, folder: Path, scheme: str) -> Artifact:
+        if not isinstance(engine, TakesSamples):
+            return engine.export(model, folder, scheme=scheme, **self._shapes(engine))
+        feeding = self.prepared.feeding(self.bound, self._recipe.latency.batch_size)
+        samples = requests(self.prepared.data.roles["evaluation"], feeding, most=engine.reference_samples)
+        return engine.export(model, folder, scheme=scheme, samples=samples, **self._shapes(engine))
+
     def _target_key(self, target: str) -> Any:
         engine = self.bound.targets[target]
         shapes = {name: list(map(list, found)) for name, found in self._shapes(engine).get("shapes", {}).items()}
         use = self._recipe.targets[list(self.bound.targets).index(target)]
-        return {"use": use.model_dump(mode="json"), "version": engine.available().version, "shapes": shapes}
+        key = {"use": use.model_dump(mode="json"), "version": engine.available().version, "shapes": shapes}
+        return {**key, "samples": self._key("evaluation", self._recipe.latency.batch_size)} if isinstance(engine, TakesSamples) else key
 
     def _shapes(self, engine: Target) -> dict[str, Mapping[str, Shapes]]:
-        """`shapes` for the export to an engine that is built ahead of time; nothing for others."""
-        if not engine.ahead_of_time:
+        """`shapes` for the export to an engine that is built ahead of time, or takes samples as well; nothing for others."""
+        if not engine.ahead_of_time and not isinstance(engine, TakesSamples):
             return {}
         feeding = self.prepared.feeding(self.bound, max(self._recipe.calibration.batch_size, self._recipe.evaluation.batch_size))
         roles = {role: self.prepared.data.roles[role] for role in ("calibration", "evaluation")}

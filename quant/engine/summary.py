@@ -84,6 +84,7 @@ def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, late
                 "size_ratio": built.artifact.size_bytes / base.artifact.size_bytes if base else None,
                 "plan": built.plan.layers if built.plan else (),
                 "audit": outcome.audit.rows if outcome.audit else (),
+                "unaudited": outcome.audit.unaudited if outcome.audit else "",
                 "artifact": artifact_folder(built),
                 "files": dict(built.artifact.files),
             }
@@ -102,8 +103,8 @@ def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, late
             "metrics": metric_values(bound, outcome.measured.predictions),
             "latency_ratio": timed.ratio if timed and not outcome.emulated else None,
             "fidelity": _fidelity_row(outcome.measured, workshop),
-        }
             "agreement": outcome.agreement,
+        }
     )
 
 

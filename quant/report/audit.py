@@ -6,7 +6,7 @@ from typing import Literal
 
 from quant.core.documents import AuditRow
 from quant.report.document import Candidate
-from quant.report.words import count
+from quant.report.words import count, one_line
 
 Finding = Literal["agrees", "differs", "emulated", "not found"]
 _HALF = frozenset({"fp16", "bf16"})
@@ -39,7 +39,9 @@ def not_found(candidate: Candidate) -> int:
 
 
 def audit_sentences(candidate: Candidate) -> tuple[str, ...]:
-    """The audit of `candidate` in words; nothing when there was none."""
+    """The audit of `candidate` in words; nothing when there was none to be had."""
+    if candidate.unaudited:
+        return (f"Not audited: {one_line(candidate.unaudited).rstrip('.')}.",)
     if not candidate.audit:
         return ()
     said = []

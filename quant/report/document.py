@@ -83,6 +83,7 @@ class Candidate(Document):
         agreement: The engine against the plain meaning of the graph that it was given; None when they were not compared.
         plan: Every layer's format and reason.
         audit: Planned format against what the engine runs.
+        unaudited: Why the engine could not be looked into; empty when it was, and when the candidate was not measured.
         artifact: Folder of the artifact, relative to the run's folder.
         files: Name -> SHA-256 of its files.
     """
@@ -103,9 +104,10 @@ class Candidate(Document):
     size_bytes: int | None = None
     size_ratio: float | None = None
     fidelity: FidelityRow | None = None
-    plan: tuple[LayerChoice, ...] = ()
     agreement: Agreement | None = None
+    plan: tuple[LayerChoice, ...] = ()
     audit: tuple[AuditRow, ...] = ()
+    unaudited: str = ""
     artifact: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 

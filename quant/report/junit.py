@@ -18,7 +18,7 @@ def junit_xml(report: Report) -> str:
     """The text of `junit.xml`.
 
     A gate that fails is a failure, one that is inconclusive an error (of type `inconclusive`), a candidate that is not
-    available or not applicable is skipped. An audit with layers in another format than planned
+    available or not applicable is skipped, and so is an audit that was not to be had. An audit with layers in another format than planned
     fails where the candidate failed for it.
     """
     suites = ET.Element("testsuites", name=_clean(report.name))
@@ -48,7 +48,9 @@ def _candidate(suite: ET.Element, report: Report, candidate: Candidate) -> None:
         _gate(_case(suite, candidate, f"{one_line(gate.metric)} within {limit(gate.verdict, gate.unit)}"), gate)
     if not candidate.gates:
         ET.SubElement(_case(suite, candidate, "gate"), "skipped", message="no metric to judge by")
-    if candidate.audit:
+    if candidate.unaudited:
+        ET.SubElement(_case(suite, candidate, "audit"), "skipped", message=_clean(" ".join(audit_sentences(candidate))))
+    elif candidate.audit:
         _audit(_case(suite, candidate, "audit"), candidate)
     times = latency_of(report, candidate)
     facts = {

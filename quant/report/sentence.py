@@ -160,7 +160,8 @@ def _confidence(verdict: Verdict) -> str:
 
 
 def _engine(candidate: Candidate) -> str:
-    return " (emulated)" if candidate.emulated is not None else ""
+    words = [word for word, said in (("emulated", candidate.emulated), ("not audited", candidate.unaudited)) if said]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _closeness(fidelity: FidelityRow | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy.typing as npt
 import onnx_ir as ir
@@ -99,6 +99,26 @@ class Target(Protocol):
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """What the engine runs for every layer of `plan`; `layers` gives the output tensor of each."""
+        ...
+
+
+@runtime_checkable
+class TakesSamples(Protocol):
+    """A target whose artifact holds some of the run's data, and what the model makes of them, for machines elsewhere to be held to."""
+
+    reference_samples: ClassVar[int]
+    """How many inputs it wants."""
+
+    def export(
+        self,
+        model: ir.Model,
+        folder: Path,
+        *,
+        scheme: str,
+        shapes: Mapping[str, Shapes] | None = None,
+        samples: Sequence[Mapping[str, npt.NDArray[Any]]] | None = None,
+    ) -> Artifact:
+        """`Target.export`, with inputs of the evaluation data; such a target is always given `shapes` as well."""
         ...
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 _MIB = 1 << 20
-_FLAGS = ("version_compatible", "weight_streaming", "refit", "refit_identical", "strip_plan", "exclude_lean_runtime")
+_FLAGS = ("version_compatible", "exclude_lean_runtime", "weight_streaming", "refit", "strip_plan")
 """Settings that are flags of the builder, by the same names."""
 
 Settings = Mapping[str, Any]
@@ -95,6 +95,8 @@ def _apply(trt: Any, config: Any, settings: Settings) -> None:
     for name in _FLAGS:
         if settings.get(name):
             config.set_flag(getattr(trt.BuilderFlag, name.upper()))
+    if settings.get("strip_plan") and not settings.get("refit"):
+        config.set_flag(trt.BuilderFlag.REFIT_IDENTICAL)  # as trtexec does: the same weights are put in again
     if settings.get("workspace_mib") is not None:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, settings["workspace_mib"] * _MIB)
     if settings.get("builder_optimization_level") is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -76,14 +77,19 @@ class Times:
 
 
 def percentile(ascending: Sequence[float], percent: float) -> float:
-    """The time that `percent` of `ascending` do not exceed, by trtexec's choice of the index.
+    """The time that `percent` of `ascending` do not exceed, by trtexec's choice of the index, which it computes in single precision.
 
     Example:
-        >>> percentile(list(range(1, 101)), 99), percentile([1.0, 2.0, 3.0], 90)
-        (99, 3.0)
+        >>> percentile(list(range(1, 11)), 90), percentile([1.0, 2.0, 3.0], 90)
+        (9, 3.0)
     """
     count = len(ascending)
-    return ascending[max(count - 1 - int((1 - percent / 100) * count), 0)]
+    left_out = _single(_single(1 - _single(percent / 100)) * count)
+    return ascending[max(count - 1 - int(left_out), 0)]
+
+
+def _single(value: float) -> float:
+    return ctypes.c_float(value).value
 
 
 def summarize(times: Sequence[float]) -> Summary:
