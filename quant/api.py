@@ -14,12 +14,14 @@ from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
 from quant.engine.inspection import Inspection, inspect
+from quant.engine.ladder import ladder
 from quant.engine.prepare import prepare
 from quant.engine.run import Run, no_exit, planned_jobs, run
 from quant.errors import QuantError
 from quant.recipe.load import LoadedRecipe, load_recipe
 from quant.report.compare import Comparison, compare
 from quant.report.document import Report
+from quant.report.ladder import Ladder
 from quant.report.load import load_report
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "CalibrationTable",
     "Comparison",
     "Inspection",
+    "Ladder",
     "LoadedRecipe",
     "QuantError",
     "Report",
@@ -37,6 +40,7 @@ __all__ = [
     "compare",
     "evaluate",
     "inspect",
+    "ladder",
     "load_recipe",
     "load_report",
     "run",

@@ -76,11 +76,15 @@ def evaluate(recipe: Recipe, overrides: Overrides = None, trust_code: Trust = Fa
 
 @app.command()
 def compare(
-    run_a: Annotated[Path, typer.Argument(help="Folder of the older run.")],
-    run_b: Annotated[Path, typer.Argument(help="Folder of the newer run.")],
+    run_a: Annotated[Path, typer.Argument(help="Folder of the older run; or an FP32 model.")],
+    run_b: Annotated[Path, typer.Argument(help="Folder of the newer run; or the graph that was made of the model.")],
     as_json: Json = False,
 ) -> None:
-    """Compare two runs: accuracy, speed, size, verdicts, formats, ranges."""
+    """Compare two runs: accuracy, speed, size, verdicts, formats, ranges. Of two ONNX files: `quant ladder B --baseline A`."""
+    if run_a.suffix == run_b.suffix == ".onnx":
+        from quant.cli.ladder import show_ladder  # noqa: PLC0415 - its command comes after these in `quant --help`
+
+        show_ladder(run_b, baseline=run_a, as_json=as_json)
     from quant.api import compare as compare_reports  # noqa: PLC0415
     from quant.api import load_report  # noqa: PLC0415
     from quant.report.compare_text import comparison_text  # noqa: PLC0415

@@ -9,12 +9,13 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from quant.graph.model import add_initializer, all_graphs, constant, drop_unused_weights, read_model, write_model
+from quant.graph.model import add_initializer, all_graphs, attribute, constant, drop_unused_weights, read_model, write_model
 from quant.graph.names import Names
 from quant.graph.runtime import Runtime
 
@@ -32,25 +33,34 @@ _ENDS = {
     ir.DataType.FLOAT8E4M3FN: (-448, 448),
     ir.DataType.FLOAT8E5M2: (-57344, 57344),
 }
+_WIDE_CODES = frozenset({ir.DataType.INT16, ir.DataType.UINT16})
+_BITS_BEHIND_THE_POINT = {ir.DataType.FLOAT8E4M3FN: 3, ir.DataType.FLOAT8E5M2: 2}
 
 
-def without_rounding(path: Path) -> Runtime:
+def without_rounding(path: Path, *, weights: bool = False) -> Runtime:
     """What runs the graph in `path` without its rounding.
+
+    Args:
+        path: The graph.
+        weights: Whether weights are moved, too: each to somewhere that rounds to its code. So this is a model that the graph could have been made from.
 
     Raises:
         ModelError: ONNX Runtime cannot load it.
     """
     model = read_model(path)
     take_rounding_away(model)
+    if weights:
+        move_weights(model, np.random.default_rng(0))
     with tempfile.TemporaryDirectory() as scratch:
         return Runtime(write_model(model, Path(scratch)), optimize=False)
 
 
 def take_rounding_away(model: ir.Model) -> None:
     """Rewrite `model` in place: Q/DQ of activations become limits, integer products of activations float ones, FP16 and BF16 become FP32."""
+    names = Names(model.graph)
+    _widen_inputs(model.graph, names)
     for graph in list(all_graphs(model.graph)):
         _widen(graph)
-    names = Names(model.graph)
     for node in list(model.graph):
         if node.op_type == "QuantizeLinear":
             _let_through(model.graph, node, names)
@@ -62,16 +72,63 @@ def take_rounding_away(model: ir.Model) -> None:
     drop_unused_weights(model.graph)
 
 
+def move_weights(model: ir.Model, random: np.random.Generator) -> None:
+    """Move every weight that is stored in codes to a random place that rounds to its code, in place: by up to half a step to either side."""
+    names = Names(model.graph)
+    for node in list(model.graph):
+        codes = constant(node.inputs[0]) if node.op_type in {"DequantizeLinear", "Cast"} else None
+        value = node.inputs[0] if node.inputs else None
+        if codes is None or value is None or value.dtype not in _ENDS or value.dtype in _WIDE_CODES:
+            continue
+        steps = _steps(node, codes)
+        moved = add_initializer(model.graph, names.new(f"{node.name}_moved"), (random.uniform(-0.5, 0.5, codes.shape) * steps).astype(np.float32))
+        output = node.outputs[0]
+        readers = list(output.uses())
+        added = ir.node("Add", [output, moved], name=names.new(f"{node.name}_somewhere"))
+        added.outputs[0].name, added.outputs[0].dtype, added.outputs[0].shape = names.new(f"{output.name}_somewhere"), _FLOAT, output.shape
+        for reader, position in readers:
+            reader.replace_input_with(position, added.outputs[0])
+        model.graph.insert_after(node, added)
+
+
+def _steps(node: ir.Node, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """The distance from each code of a weight to the next, as reals, `codes.shape` or what broadcasts to it."""
+    if node.op_type == "Cast":  # integer products are scaled behind
+        return np.ones(())
+    scale = constant(node.inputs[1])
+    steps = np.ones(()) if scale is None else scale.astype(np.float64)
+    axis = attribute(node, "axis", 1)
+    if block := attribute(node, "block_size", 0):
+        steps = np.repeat(steps, block, axis=axis).take(range(codes.shape[axis]), axis=axis)
+    elif steps.size > 1:
+        steps = steps.reshape([-1 if i == axis % codes.ndim else 1 for i in range(codes.ndim)])
+    kind = None if node.inputs[0] is None else node.inputs[0].dtype
+    if kind in _BITS_BEHIND_THE_POINT:
+        return np.abs(codes.astype(np.float64)) * steps * 2.0 ** -_BITS_BEHIND_THE_POINT[kind]
+    return steps.reshape(()) if steps.size == 1 else steps
+
+
+def _widen_inputs(graph: ir.Graph, names: Names) -> None:
+    """Inputs keep their types, so that the same arrays go in; everything behind them is FP32."""
+    for value in [v for v in graph.inputs if v.dtype in _NARROW]:
+        readers = list(value.uses())
+        cast = ir.node("Cast", [value], attributes={"to": int(_FLOAT)}, name=names.new(f"{value.name}_widened"))
+        wide = cast.outputs[0]
+        wide.name, wide.dtype, wide.shape = names.new(f"{value.name}_wide"), _FLOAT, value.shape
+        for node, position in readers:
+            node.replace_input_with(position, wide)
+        graph.insert_before(graph[0], cast)
+
+
 def _widen(graph: ir.Graph) -> None:
     """FP16 and BF16 become FP32, in weights, constants, casts and types."""
     for value in graph.initializers.values():
         if value.dtype in _NARROW and value.const_value is not None:
             value.const_value = ir.tensor(value.const_value.numpy().astype(np.float32), name=value.name)
             value.dtype = _FLOAT
-    for value in [*graph.inputs, *(v for node in graph for v in node.outputs)]:
+    for value in (v for node in graph for v in node.outputs):
         if value.dtype in _NARROW:
             value.dtype = _FLOAT
-            value.const_value = None if value.producer() is not None else value.const_value
     for node in graph:
         for name, found in list(node.attributes.items()):
             if found.is_ref():

@@ -74,14 +74,14 @@ class Meaning:
 
     @classmethod
     def of(cls, graph: Path, feeds: Sequence[Feed], exact: Sequence[Outputs] | None = None) -> Meaning:
-        """The meaning of `graph`; without `exact`, of the format's noise only the rounding of activations is known.
+        """The meaning of `graph`; without `exact`, the noise of the format is that of rounding alone, which says nothing of clipped ranges.
 
         Raises:
             ModelError: ONNX Runtime cannot run the graph as it is written.
         """
         reference = outputs_of(Runtime(graph, optimize=False).run, feeds)
         if exact is None:
-            exact = outputs_of(without_rounding(graph).run, feeds[: len(reference)])
+            exact = outputs_of(without_rounding(graph, weights=True).run, feeds[: len(reference)])
         kept = min(len(reference), len(exact))
         return cls(graph, feeds[:kept], exact[:kept], reference[:kept])
 

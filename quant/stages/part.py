@@ -58,8 +58,8 @@ def _compare(
     meter = AgreementMeter()
     with tempfile.TemporaryDirectory() as scratch:
         file = write_model(model, Path(scratch) / "graph")
-        plain, exact = Runtime(file, optimize=False), without_rounding(file)
         try:
+            plain, exact = Runtime(file, optimize=False), without_rounding(file)
             run = load(model, Path(scratch) / "engine")
             for feed in feeds:
                 meter.add(exact.run(feed), plain.run(feed), run(feed))
