@@ -27,6 +27,7 @@ from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
 from quant.errors import TargetError
 from quant.graph.model import write_model
+from quant.graph.zero_points import move_zero_points
 from quant.targets import TARGETS, Availability, Shapes, TargetOptions
 
 MODEL_FILE = "model.xml"
@@ -87,6 +88,7 @@ class OpenVino:
         del shapes
         import openvino  # noqa: PLC0415 - optional, heavy
 
+        move_zero_points(model)
         with tempfile.TemporaryDirectory() as scratch:
             source = write_model(model, Path(scratch))
             try:
