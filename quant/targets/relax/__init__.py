@@ -1,0 +1,1 @@
+"""Building with Apache TVM's Relax: what the target `tvm` is made of."""
