@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
+    folder = Path(__file__).resolve().parent
+    sys.path.insert(0, str(folder))  # not there by itself under PYTHONSAFEPATH
     from engine_host.command import main  # type: ignore[import-not-found,unused-ignore]  # the folder beside this file, wherever it lies
 
-    sys.exit(main(sys.argv[1:], folder=Path(__file__).resolve().parent))
+    sys.exit(main(sys.argv[1:], folder=folder))
