@@ -103,15 +103,19 @@ def test_an_artifact_tells_its_files_with_digests_and_size(kind, target, tmp_pat
 
 
 @pytest.mark.parametrize("graph", GRAPHS)
-def test_an_audit_tells_every_layer_once(kind, target, graph, tmp_path):
+def test_an_audit_tells_every_layer_once_or_why_it_tells_nothing(kind, target, graph, tmp_path):
     model = ir.from_proto(fixed(graph))
     plan = float_plan(model)
     outputs = {x.name: str(x.node.outputs[0].name) for x in find_layers(model)}
     artifact = target.export(ir.from_proto(fixed(graph)), tmp_path, scheme="fp32")
     audit = target.audit(artifact, tmp_path, plan, outputs)
+    assert (audit.target, audit.scheme) == (kind, "fp32")
+    if audit.unaudited:
+        assert not audit.rows
+        assert target.ahead_of_time  # no engine that runs here is let off
+        return
     assert [(row.layer, row.planned) for row in audit.rows] == [(c.layer, c.format) for c in plan.layers]
     assert all(row.kernel and row.agrees == (row.runs == row.planned) for row in audit.rows)
-    assert (audit.target, audit.scheme) == (kind, "fp32")
 
 
 def test_what_lies_in_a_folder_is_audited_as_when_it_was_written(kind, target, tmp_path):

@@ -1,5 +1,7 @@
 """What an audit is said to mean: by nature, by surprise, or not to be seen."""
 
+from xml.etree import ElementTree as ET
+
 from quant.core.documents import AuditRow
 from quant.report.audit import audit_sentences, differing, finding, not_found
 from quant.report.junit import junit_xml
@@ -72,3 +74,25 @@ def test_layers_that_are_only_not_found_fail_no_test_of_a_ci_server(make):
     assert "1 layer not found in the engine's graph." in text
     assert "<failure" not in text
     assert "in another format" not in text
+
+
+def test_what_was_not_audited_is_said_everywhere_and_nothing_is_claimed(make):
+    why = "no engine was built here; build_engine.py audits it"
+    candidate = make.candidate(target="tensorrt", emulated="no engine was built here", latency_ratio=None, audit=(), unaudited=why)
+    report = make.report(candidate)
+    page, text = html_page(report), markdown(report)
+    junit = ET.fromstring(junit_xml(report))
+    assert audit_sentences(candidate) == (f"Not audited: {why}.",)
+    for shown in (page.partition("<h4>Audit</h4>")[2], junit_xml(report)):
+        assert f"Not audited: {why}." in shown
+    assert "Not audited: no engine was built here; build" in text
+    assert f"not audited: {why}" in notes(report)
+    assert "int8 on tensorrt (emulated, not audited) keeps" in report.sentence
+    assert "as planned" not in page + text + junit_xml(report)
+    (case,) = [c for c in junit.iter("testcase") if c.get("name") == "audit"]
+    assert case.find("skipped") is not None
+    assert report.candidates[0].model_dump()["unaudited"] == why
+
+
+def test_a_candidate_that_was_audited_says_nothing_of_the_kind(make):
+    assert "audited" not in markdown(make.report(make.candidate()))
