@@ -40,3 +40,11 @@ def _is_here(connecting, address):
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Counts that a test has to tell are told, whether it passes or not (and though it ran in another process)."""
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, figure in report.user_properties:
+            if name == "figure" and report.when == "call":
+                terminalreporter.write_line(figure)

@@ -46,7 +46,6 @@ TAKEN = frozenset(
         "NonZero",
         "RNN",
         "ReverseSequence",
-        "STFT",
         "TensorScatter",
     }
 )
