@@ -22,7 +22,8 @@ from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
 from quant.errors import TargetError
-from quant.graph.model import read_model, write_model
+from quant.graph.model import attribute, read_model, write_model
+from quant.graph.rectified import spell_out_relus
 from quant.graph.runtime import Runtime, plain_options
 from quant.targets import TARGETS, Availability, Shapes
 from quant.targets.nvidia.options import engine_dialect
@@ -125,6 +126,7 @@ class OnnxRuntime:
             what = f"ONNX Runtime could not start {providers[0][0]}, and would run the model with {runtime.providers[0]}"
             raise TargetError(what, where=str(path), hint="check the GPU's driver, CUDA, cuDNN and, for TensorRT, its libraries")
         return runtime
+        spell_out_relus(model)
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """Read the kernels from the graph that ONNX Runtime itself optimized for this machine.

@@ -1,0 +1,45 @@
+"""Relu in other words: the same numbers, and only where ONNX Runtime would drop it."""
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from quant.graph.rectified import spell_out_relus
+from quant.graph.runtime import Runtime
+
+
+def graph(zero):
+    """x -> Relu -> Q -> DQ -> y, quantized to the type of `zero`."""
+    weights = [numpy_helper.from_array(np.float32(0.5), "scale"), numpy_helper.from_array(np.asarray(zero), "zero")]
+    nodes = [
+        helper.make_node("Relu", ["x"], ["r"], name="relu"),
+        helper.make_node("QuantizeLinear", ["r", "scale", "zero"], ["q"], name="q"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="d"),
+        helper.make_node("Mul", ["d", "d"], ["y"], name="square"),
+    ]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [4]) for n in ("x", "y")]
+    return ir.from_proto(
+        helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], weights), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    )
+
+
+X = {"x": np.float32([-3, -0.5, 0.5, 3])}
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
+def test_a_relu_before_fp8_is_still_a_relu_in_onnxruntime_with_all_its_optimizations(dtype):
+    model = graph(np.zeros((), dtype))
+    assert spell_out_relus(model) == 1
+    assert [node.op_type for node in model.graph] == ["Max", "QuantizeLinear", "DequantizeLinear", "Mul"]
+    onnx.checker.check_model(ir.to_proto(model), full_check=True)
+    for optimize in (False, "basic", True):
+        np.testing.assert_array_equal(Runtime(model, optimize=optimize).run(X)["y"], np.float32([0, 0, 0.25, 9]))
+
+
+def test_a_relu_before_integers_stays_as_it_is():
+    model = graph(np.uint8(0))
+    assert spell_out_relus(model) == 0
+    assert next(node.op_type for node in model.graph) == "Relu"
