@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from quant.core.formats import Grid
+from quant.core.formats import FP8, Grid, Range
 
 Body = Literal["fp32", "fp16", "bf16"]
+
+KNOWN_RANGES: Mapping[str, Range] = {"Softmax": Range(0.0, 1.0)}
+"""Operators whose outputs lie in a range that no data can leave."""
+
+
+@dataclass(frozen=True)
+class Float8:
+    """What a target computes in FP8 (E4M3FN).
+
+    Args:
+        operators: Operators that have kernels for it.
+        largest_kernel: Most taps (height times width) of a convolution's kernel; None: any number.
+        least_channels: Fewest input or output channels of a convolution.
+    """
+
+    operators: frozenset[str]
+    largest_kernel: int | None = None
+    least_channels: int = 1
+
+
+@dataclass(frozen=True)
+class Int4Form:
+    """How a target reads weights of 4 bits, which share a scale in blocks along the sum of a product or along a row of a table.
+
+    Args:
+        products: Form of a matrix product: ONNX Runtime's `MatMulNBits`, or a float product behind `DequantizeLinear`.
+        tables: Form of a table that rows are looked up in: ONNX Runtime's `GatherBlockQuantized`, `DequantizeLinear`, or the same
+            spelled out as Cast, Mul and Reshape; None when the target has none.
+        sizes: Block sizes that it has kernels for, the one to take first in front.
+        pads: Whether the last block of a row may be short.
+        asymmetric: Whether it knows zero points.
+        accuracy_level: What ONNX Runtime multiplies in: 1 for FP32, 4 for INT8 with a scale to each block of the activations; 0 leaves it to it.
+    """
+
+    products: Literal["matmulnbits", "dequantize"]
+    tables: Literal["gatherblockquantized", "dequantize", "multiply"] | None
+    sizes: tuple[int, ...]
+    pads: bool
+    asymmetric: bool
+    accuracy_level: int = 0
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """How an INT8 plan is written for one target.
+    """How a plan is written for one target, in INT8 unless it says otherwise.
 
     Args:
         integer: Operators that the target has integer kernels for, with ranges known in advance.
@@ -31,6 +72,9 @@ class Dialect:
         opset: Least ONNX opset of such a graph.
         body: What the graph computes the rest in, where the engine takes types only from the graph; elsewhere the engine sees to it.
         residual: Whether an Add that joins a convolution's output with a tensor that is quantized anyhow reads that one quantized.
+        known: Operators whose outputs have a range that is known beforehand (`KNOWN_RANGES`) and is written instead of what calibration saw.
+        fp8: What the target computes in FP8; None: nothing, not even by emulation.
+        int4: How the target reads weights of 4 bits; None: not at all.
     """
 
     integer: frozenset[str]
@@ -47,3 +91,27 @@ class Dialect:
     body: Body = "fp32"
     residual: bool = False
     left_operands: Grid | None = None
+    int4: Int4Form | None = None
+    known: frozenset[str] = frozenset()
+    fp8: Float8 | None = None
+
+    @property
+    def in_fp8(self) -> Dialect:
+        """The dialect of an FP8 plan: Q/DQ in front of what is computed in FP8 and nowhere else, every bias in float."""
+        nothing: frozenset[str] = frozenset()
+        return replace(
+            self,
+            integer=self.fp8.operators if self.fp8 is not None else nothing,
+            dynamic=nothing,
+            activations=FP8,
+            operands=FP8,
+            left_operands=None,
+            weights=FP8,
+            chained=nothing,
+            transparent=nothing,
+            melting=nothing,
+            integer_bias=nothing,
+            gemm=False,
+            opset=max(self.opset, FP8.encoding.opset),
+            known=frozenset(KNOWN_RANGES),
+        )

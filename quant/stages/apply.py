@@ -25,18 +25,19 @@ def apply(
     """Quantize the model in `path` by `plan`.
 
     Returns:
-        The quantized graph, the plan as it was carried out, and the range of every tensor that got one.
+        The quantized graph, the plan as it was carried out, and every range that was chosen for a tensor.
 
     Raises:
         CalibrationError: A range cannot be had.
     """
-    model = raise_opset(read_model(path), dialect.opset)
+    grid_of_base = GRIDS.get(scheme.base)
+    model = raise_opset(read_model(path), max(dialect.opset, grid_of_base.encoding.opset if grid_of_base is not None else 0))
     needs = scheme.needs(model, plan, dialect)
     found: dict[str, Range] = {}
-    for grid in GRIDS.values():
-        wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g.name == grid.name}
+    for grid in dict.fromkeys(needs.ranges.values()):
+        wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g == grid}
         found |= ranges(wanted, calibrator, grid, workers=worker_count())
-    done = scheme.apply(model, plan, Evidence(found, table.magnitudes, table.means), dialect)
-    if scheme.base in GRIDS:
+    done = scheme.apply(model, plan, Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments), dialect)
+    if grid_of_base is not None:
         done = write_body(model, done, table.magnitudes, dialect.body)
     return model, done, found

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import onnx_ir as ir
 
-from quant.core.dialect import Dialect, Float8
+from quant.core.dialect import Dialect, Float8, Int4Form
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
@@ -32,6 +32,9 @@ from quant.targets.ort.providers import ProviderOptions, missing, provider_list
 INTEGER_KERNELS = frozenset(
     {"QLinearConv", "QLinearMatMul", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "QGemm", "MatMulInteger", "ConvInteger", "QLinearConvTranspose"}
 )
+INT4_KERNELS = frozenset({"MatMulNBits", "GatherBlockQuantized"})
+_INT4_BITS = 4
+_BLOCK_SIZES = (32, 64, 128, 16, 256)
 _FUSED = re.compile(r"(/\w+Fusion/?)+")  # what is added to the name of a layer that is merged, as in `layer/MatMulScaleFusion/`
 _SINGLE_FILE_BELOW_BYTES = 1 << 30
 
@@ -80,9 +83,27 @@ class OnnxRuntime:
     class Options(ProviderOptions):
         """Options of `onnxruntime`."""
 
+        int4: Literal["matmulnbits", "dequantize"] = "matmulnbits"
+        """Form of products with weights of 4 bits: its own operator, or standard DequantizeLinear in blocks, which it turns into that one
+        when it loads the model, then with INT8 activations. Tables are read in 4 bits by an operator of its own alone."""
+        accuracy_level: Literal[1, 4] = 4
+        """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32."""
+
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.dialect = engine_dialect(options.body) if options.provider == "tensorrt" else _ON_CUDA if options.provider == "cuda" else _ON_CPU
+        if options.provider == "tensorrt":
+            self.dialect = engine_dialect(options.body)
+            return
+        own = options.int4 == "matmulnbits"
+        form = Int4Form(
+            products=options.int4,
+            tables="gatherblockquantized" if own else None,
+            sizes=_BLOCK_SIZES,
+            pads=own,
+            asymmetric=True,
+            accuracy_level=options.accuracy_level,
+        )
+        self.dialect = replace(_ON_CUDA if options.provider == "cuda" else _ON_CPU, int4=form)
 
     def available(self) -> Availability:
         """ONNX Runtime comes with the toolkit, for CPUs; its builds for GPUs do not."""
@@ -98,13 +119,14 @@ class OnnxRuntime:
             return f"ONNX Runtime computes {number_format.upper()} in FP32 on this CPU, with casts around it"
         if self.options.provider == "cpu" and number_format == "fp8":
             return "ONNX Runtime rounds to FP8 on this CPU, and computes in FP32"
-        if self.options.provider == "cuda" and number_format not in {"fp32", "fp16", "bf16"}:
+        if self.options.provider == "cuda" and number_format not in {"fp32", "fp16", "bf16", "int4"}:
             return f"ONNX Runtime's CUDA provider has no kernels for {number_format}: it computes in floating point between Q and DQ"
         return None
 
     def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write `model.onnx`, one file as long as it is below 1 GiB."""
         del shapes
+        spell_out_relus(model)
         size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
         main = write_model(model, folder, single_file=size < _SINGLE_FILE_BELOW_BYTES)
         files = {p.name: digest_of_file(p) for p in sorted(folder.iterdir())}
@@ -126,7 +148,6 @@ class OnnxRuntime:
             what = f"ONNX Runtime could not start {providers[0][0]}, and would run the model with {runtime.providers[0]}"
             raise TargetError(what, where=str(path), hint="check the GPU's driver, CUDA, cuDNN and, for TensorRT, its libraries")
         return runtime
-        spell_out_relus(model)
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """Read the kernels from the graph that ONNX Runtime itself optimized for this machine.
@@ -163,7 +184,7 @@ def _kernels(path: Path, told: ProviderOptions, *, layout: bool = True) -> dict[
         found: dict[str, tuple[str, str]] = {}
         for node in graph:
             half = told.provider != "cpu" and any(v.dtype == ir.DataType.FLOAT16 for v in node.outputs)
-            entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "fp16" if half else "fp32"
+            entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "int4" if _reads_int4(node) else "fp16" if half else "fp32"
             weights = [v for v in node.inputs if v is not None and v.name in graph.initializers]
             if node.op_type in {"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "Cast"}:
                 continue  # they prepare a layer's inputs, they do not compute it
@@ -172,6 +193,11 @@ def _kernels(path: Path, told: ProviderOptions, *, layout: bool = True) -> dict[
             for name in (node.name, own, own.split("/MatMulAddFusion")[0], *(v.name for v in (*node.outputs, *weights))):
                 found.setdefault(str(name), entry)
         return found
+
+
+def _reads_int4(node: ir.Node) -> bool:
+    """Whether `node` multiplies, or looks up, weights of 4 bits as they are."""
+    return node.op_type in INT4_KERNELS and attribute(node, "bits", _INT4_BITS) == _INT4_BITS
 
 
 def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tuple[str, str] | None:

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from quant.core.dialect import Dialect
+from quant.core.dialect import Dialect, Float8, Int4Form
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
@@ -34,9 +34,12 @@ MODEL_FILE = "model.xml"
 _SINK = "/sink_port_0"  # what OpenVINO adds to the name of an ONNX output
 _PRODUCTS = frozenset({"MatMul", "Convolution", "GroupConvolution", "ConvolutionBackpropData", "GroupConvolutionBackpropData"})
 _PRODUCT_KERNELS = frozenset({"FullyConnected", "MatMul", "Convolution", "Deconvolution"})
+_WEIGHT_PORTS = {"FullyConnected": 1, "Gather": 0}
+"""Kernels that read weights in codes of 4 bits, and the input that has them."""
 _MOVING = frozenset({"FakeQuantize", "Convert", "Subtract", "Multiply", "Transpose", "Reshape", "Unsqueeze", "Squeeze"})
 _FORMATS = {"i8": "int8", "u8": "int8", "f32": "fp32", "bf16": "bf16", "f16": "fp16"}
 _INTEGERS = frozenset({"i8", "u8"})
+_INT4 = frozenset({"i4", "u4"})
 _NOT_FOUND = ("(not found)", "unknown")
 
 
@@ -57,6 +60,8 @@ class OpenVino:
         melting=frozenset({"Relu", "Clip"}),
         integer_bias=frozenset(),
         left_operands=INT8,
+        fp8=Float8(frozenset({"Conv", "Gemm", "MatMul"})),
+        int4=Int4Form(products="dequantize", tables="multiply", sizes=(32, 64, 128, 16, 256), pads=False, asymmetric=True),
     )
 
     class Options(TargetOptions):
@@ -76,8 +81,10 @@ class OpenVino:
         return Availability(available=True, version=version("openvino"), note=note)
 
     def emulates(self, number_format: str) -> str | None:
-        """FP16 weights are widened to FP32 when the model is compiled."""
-        return "OpenVINO widens FP16 weights to FP32 and computes in FP32, as it is told to here" if number_format == "fp16" else None
+        """FP16 weights are widened to FP32 when the model is compiled; FP8 is rounded to, by way of FP16, and computed in FP32."""
+        if number_format in {"fp16", "bf16"}:
+            return f"OpenVINO widens {number_format.upper()} weights to FP32 and computes in FP32, as it is told to here"
+        return "OpenVINO rounds to FP8 on this CPU, and computes in FP32" if number_format == "fp8" else None
 
     def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write `model.xml` and `model.bin`, the same bytes each time.
@@ -220,7 +227,15 @@ class _Graphs:
         for name in (layer, f"{layer}/WithoutBiases", output):
             op = self._written.get(name)
             kernel = self._home.get(name) or (self._behind(op) if op is not None else None)
-            kind = _told(kernel, "layerType") if kernel is not None else ""
+            if kernel is None:
+                continue
+            kind = _told(kernel, "layerType")
+            if kind in _WEIGHT_PORTS:
+                weight = kernel.input(_WEIGHT_PORTS[kind]).get_element_type()
+                if _short(weight) in _INT4:
+                    return f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, weights in {_short(weight)})", "int4"
+            if kind == "Gather":
+                return kind, _FORMATS.get(_short(kernel.input(0).get_element_type()), "unknown")
             if kind in _PRODUCT_KERNELS:
                 primitive = _told(kernel, "primitiveType")
                 # Which code runs may be chosen at the first request (`undef_I8`); what it computes in is settled before.

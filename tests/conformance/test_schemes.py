@@ -39,7 +39,9 @@ def evidence(proto, needs):
     values = {name: np.concatenate([f[name].reshape(-1) for f in found]) for name, array in found[0].items() if array.dtype == np.float32}
     means = {name: np.mean([f[name].mean(axis=tuple(i for i in range(f[name].ndim) if i != 1)) for f in found], axis=0) for name in needs.means}
     ranges = {name: Range(float(values[name].min()), float(values[name].max())) for name in needs.ranges}
-    return Evidence(ranges, {n: float(np.abs(a).max()) for n, a in values.items()} if needs.magnitudes else {}, means)
+    rows = {name: np.concatenate([f[name].reshape(-1, length) for f in found]).astype(np.float64) for name, length in needs.moments.items()}
+    moments = {name: (x.T @ x / len(x))[np.triu_indices(x.shape[1])] for name, x in rows.items()}
+    return Evidence(ranges, {n: float(np.abs(a).max()) for n, a in values.items()} if needs.magnitudes else {}, means, moments)
 
 
 def carried_out(kind, proto, dialect, **options):
@@ -80,7 +82,9 @@ def test_a_carried_out_plan_keeps_inputs_and_outputs_and_gives_the_same_bytes_ag
     feed = zoo.feed(proto, 1)
     exact = ReferenceEvaluator(proto).run(None, feed)
     for found, expected in zip(Runtime(model, optimize=False).run(feed).values(), exact, strict=True):
-        assert np.square(found - expected).mean() <= np.square(expected).mean() / 100  # 20 dB; the schemes' own tests ask for more
+        # 20 dB; the schemes' own tests ask for more. Blocks of four bits lose 21 dB in one layer, so 10 dB are left behind a dozen.
+        left = 10 if SCHEMES.get(kind).base == "int4" else 100
+        assert np.square(found - expected).mean() <= np.square(expected).mean() / left
 
 
 @pytest.mark.parametrize("target", DIALECTS)

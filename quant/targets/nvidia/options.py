@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from quant.core.dialect import Body, Dialect
+from quant.core.dialect import Body, Dialect, Float8, Int4Form
 from quant.core.formats import INT8
 from quant.graph.body import BODY_OPSET
 from quant.graph.importing import MINIMUM_OPSET
@@ -39,7 +39,13 @@ class EngineOptions(TargetOptions):
     """Input -> shapes it may have; from the calibration and evaluation samples when not given."""
 
 
-def engine_dialect(body: Body, *, convolutions: bool = True) -> Dialect:
+_LARGEST_FP8_KERNEL = 32
+"""Taps; a convolution in FP8 with more falls back to FP16 (7 x 7, say; seen in build logs)."""
+_FEWEST_FP8_CHANNELS = 17
+"""Below, FP8 convolutions are not worth their Q/DQ: the limit that NVIDIA's own Model Optimizer keeps to."""
+
+
+def engine_dialect(body: Body, *, convolutions: bool = True, fp8_convolutions: bool = True) -> Dialect:
     """Signed symmetric Q/DQ in front of every quantized product and nowhere else, weights per output channel, float biases.
 
     Every type is written into the graph, for the network is strongly typed: what is not quantized is in `body`.
@@ -47,6 +53,7 @@ def engine_dialect(body: Body, *, convolutions: bool = True) -> Dialect:
     Args:
         body: What is not quantized runs in it.
         convolutions: Whether all GPUs have integer kernels for convolutions.
+        fp8_convolutions: Whether all GPUs have FP8 kernels for convolutions.
     """
     return Dialect(
         integer=frozenset({"Conv", "Gemm", "MatMul"} if convolutions else {"Gemm", "MatMul"}),
@@ -61,4 +68,7 @@ def engine_dialect(body: Body, *, convolutions: bool = True) -> Dialect:
         opset=MINIMUM_OPSET if body == "fp32" else BODY_OPSET,
         body=body,
         residual=True,
+        # Blocks of another size, or along another axis, are made floats by a kernel of their own at every run.
+        int4=Int4Form(products="dequantize", tables="dequantize", sizes=(128, 64), pads=False, asymmetric=False),
+        fp8=Float8(frozenset({"Conv", "Gemm", "MatMul"} if fp8_convolutions else {"Gemm", "MatMul"}), _LARGEST_FP8_KERNEL, _FEWEST_FP8_CHANNELS),
     )

@@ -1,0 +1,108 @@
+"""Moving scale between what layers read and their weights: `x W = (x / s) (s W)`, channel by channel.
+
+Where only these layers read the tensor and what makes it has a factor for each channel, the division costs nothing: it goes
+into that factor. Elsewhere a multiplication is put in front of the layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from quant.graph.layers import FLOAT32, Layer
+from quant.graph.model import add_initializer, attribute, constant
+from quant.graph.names import Names
+
+Scale = npt.NDArray[np.float64]
+_MATRIX = 2
+_NORMS = frozenset({"LayerNormalization", "RMSNormalization"})
+
+
+def scalable(layer: Layer) -> bool:
+    """Whether `layer` multiplies rows (channels on the last axis) by a constant matrix, so that scale can be moved into it."""
+    shape = layer.weight_shape
+    if layer.weight != 1 or layer.op not in {"MatMul", "Gemm"} or shape is None or len(shape) != _MATRIX:
+        return False
+    return layer.op == "MatMul" or not attribute(layer.node, "transA", 0)
+
+
+def rows_in(layer: Layer) -> npt.NDArray[np.float32]:
+    """The weight of a `scalable` layer as `[in, out]`."""
+    weights = constant(layer.node.inputs[1])
+    assert weights is not None, "a weight is constant"
+    turned = layer.op == "Gemm" and attribute(layer.node, "transB", 0)
+    return np.asarray(weights.T if turned else weights, np.float32)
+
+
+def write_rows(graph: ir.Graph, layer: Layer, rows: npt.NDArray[np.floating], names: Names) -> None:
+    """Give a `scalable` layer the weight `rows`, `[in, out]`, under a name of its own; other readers of the old one keep it."""
+    turned = layer.op == "Gemm" and attribute(layer.node, "transB", 0)
+    array = np.ascontiguousarray(rows.T if turned else rows, np.float32)
+    old = layer.node.inputs[1]
+    assert old is not None
+    if len(old.uses()) == 1 and str(old.name) in graph.initializers and not old.is_graph_output():
+        old.const_value = ir.tensor(array, name=old.name)
+        return
+    layer.node.replace_input_with(1, add_initializer(graph, names.new(f"{layer.name}_weight"), array))
+
+
+def divide(graph: ir.Graph, tensor: ir.Value, scale: Scale, layers: Sequence[Layer]) -> str:
+    """Let `layers`, all `scalable`, read `tensor` divided by `scale` (`[channels]`), and multiply their weights by it.
+
+    Returns:
+        Where the division went, in a few words.
+    """
+    names = Names(graph)
+    where = _absorb(graph, tensor, scale, layers, names) or _insert(graph, tensor, scale, layers, names)
+    for layer in layers:
+        write_rows(graph, layer, rows_in(layer).astype(np.float64) * scale[:, None], names)
+    return where
+
+
+def _absorb(graph: ir.Graph, tensor: ir.Value, scale: Scale, layers: Sequence[Layer], names: Names) -> str | None:
+    """Divide the factors, one for each channel, of what makes `tensor`; None when it has none, or others read it too."""
+    maker = tensor.producer()
+    own = {id(layer.node) for layer in layers}
+    if maker is None or tensor.is_graph_output() or any(id(node) not in own for node, _ in tensor.uses()):
+        return None
+    if maker.op_type in _NORMS and len(maker.outputs) == 1 and attribute(maker, "axis", -1) in {-1, _rank(tensor) - 1}:
+        positions = [i for i in (1, 2) if i < len(maker.inputs) and maker.inputs[i] is not None]
+    elif maker.op_type == "Mul":
+        positions = [i for i in (0, 1) if _is_row(maker.inputs[i], scale.size)][:1]
+    else:
+        return None
+    factors = [constant(maker.inputs[i]) for i in positions]
+    if not positions or any(f is None or f.size != scale.size for f in factors):
+        return None
+    for position, factor in zip(positions, factors, strict=True):
+        assert factor is not None
+        divided = (factor.astype(np.float64).reshape(-1) / scale).reshape(factor.shape).astype(np.float32)
+        maker.replace_input_with(position, add_initializer(graph, names.new(f"{tensor.name}_smoothing"), divided))
+    return f"folded into {maker.name or maker.op_type}"
+
+
+def _is_row(value: ir.Value | None, channels: int) -> bool:
+    array = constant(value)
+    return array is not None and array.size == channels and array.shape[-1:] == (channels,)
+
+
+def _rank(value: ir.Value) -> int:
+    return len(value.shape) if value.shape is not None else 0
+
+
+def _insert(graph: ir.Graph, tensor: ir.Value, scale: Scale, layers: Sequence[Layer], names: Names) -> str:
+    factor = add_initializer(graph, names.new(f"{tensor.name}_smoothing"), (1 / scale).astype(np.float32))
+    node = ir.node("Mul", [tensor, factor], name=names.new(f"{tensor.name}_smooth"))
+    smooth = node.outputs[0]
+    smooth.name, smooth.dtype, smooth.shape = names.new(f"{tensor.name}_smoothed"), FLOAT32, tensor.shape
+    maker = tensor.producer()
+    if maker is None:
+        graph.insert_before(graph[0], node)
+    else:
+        graph.insert_after(maker, node)
+    for layer in layers:
+        layer.node.replace_input_with(0, smooth)
+    return "a multiplication in front of it"
