@@ -41,7 +41,7 @@ def check(
     model: Annotated[Path, typer.Argument(help="An ONNX file, from whatever tool.")],
     *,
     target: Annotated[str, typer.Option("--target", help="The engine that it is for.")] = "tensorrt",
-    capability: Annotated[str | None, typer.Option("--capability", help="Compute capability of the GPU, as in sm89.")] = None,
+    capability: Annotated[str | None, typer.Option("--capability", help="Compute capability of the GPU: sm89, 8.9 or 89.")] = None,
     rule: Annotated[list[str] | None, typer.Option("--rule", metavar="ID", help="Ask only this rule; may be given more than once.")] = None,
     severity: Annotated[str, typer.Option("--severity", help="The mildest to show: error, silent or warning.")] = "warning",
     fix: Annotated[Path | None, typer.Option("--fix", metavar="FILE", help="Write a copy in which everything that safely can be is mended.")] = None,

@@ -17,7 +17,6 @@ from quant.lint.values import MATRIX, integer
 FOUR_BITS = frozenset({ir.DataType.INT4, ir.DataType.UINT4, ir.DataType.FLOAT4E2M1})
 _BLOCKED = frozenset({ir.DataType.INT4, ir.DataType.FLOAT4E2M1})
 _TESTED_BLOCKS = (64, 128)
-_FUSED_BLOCKS = frozenset({16, 32})
 _BLOCK_OF_OP = {
     "TRT_FP4DynamicQuantize": (16, "Assertion failed: blockSizeOnnx == 16: Only block_size == 16 is supported for now."),
     "TRT_MXFP8DynamicQuantize": (32, "Assertion failed: blockSize == 32: Only block_size 32 is supported."),
@@ -175,16 +174,18 @@ class Int4Granularity(Rule):
 
     kind: ClassVar[str] = "Q22"
     severity: ClassVar[Severity] = "silent"
-    title: ClassVar[str] = "INT4 weights are not in blocks of 64 or 128"
-    why: ClassVar[str] = "The fused kernel reads INT4 in blocks of 64 or 128. Otherwise a kernel of its own expands the weight to FP16 each time."
+    title: ClassVar[str] = "INT4 weights are not in blocks of 64 or 128, two at least"
+    why: ClassVar[str] = (
+        "The fused kernel reads INT4 in blocks of 64 or 128, more than one of them. Otherwise a kernel of its own expands the weight each time."
+    )
     fix: ClassVar[str] = "Use blocks of 128 (or 64) along the axis that is summed over; --fix repeats coarser scales for each block, which changes no value."
     observed: ClassVar[str] = (
-        "Blocks of 16 and 32 are fused too, blocks of 256, one scale per channel or per tensor are expanded; the latter two with a scale that is not "
-        "FP16 in an FP16 graph do not build at all."
+        "Blocks of 16, 32 and 256 are fused too. One block along the whole axis, one scale per channel or per tensor are expanded; the latter two with a "
+        "scale that is not FP16 in an FP16 graph do not build at all."
     )
 
     def check(self, facts: Facts) -> Iterator[Place]:
-        """INT4 weights of layers with one scale, one per channel, or blocks of other sizes."""
+        """INT4 weights of layers with one scale, one per channel, a single block, or blocks of other sizes."""
         for layer in facts.layers:
             q = layer.right.dequantizer
             if q is None or q.codes != ir.DataType.INT4 or not layer.right.constant:
@@ -200,23 +201,23 @@ class Int4Granularity(Rule):
             known = block_scales(q)
             if known is None or _misfit(*known, q.axis):
                 continue
-            size = known[0][q.axis % len(known[0])] // known[1][q.axis % len(known[0])]
-            if size not in _TESTED_BLOCKS:
-                yield Place(layer.node, f"blocks of {size}", name, "warning" if size in _FUSED_BLOCKS else None)
+            length, blocks = known[0][q.axis % len(known[0])], known[1][q.axis % len(known[0])]
+            if blocks == 1:
+                yield Place(layer.node, f"one block of {length} along the whole axis", name)
+            elif length // blocks not in _TESTED_BLOCKS:
+                yield Place(layer.node, f"blocks of {length // blocks}", name, "warning")
 
     def mend(self, facts: Facts) -> int:
-        """Repeat scales per tensor or per output channel of a MatMul's weight for each block of 128 or 64."""
+        """Repeat scales per tensor or per output channel of a MatMul's weight, or of one block, for each block of 128 or 64."""
         count = 0
         for layer in facts.layers:
             q = layer.right.dequantizer
-            plain = (
-                q is not None and q.codes == ir.DataType.INT4 and q.zero is None and not q.block and layer.node.op_type == "MatMul" and not layer.right.between
-            )
-            if q is None or not plain or q.scales is None or q.shape is None or len(q.shape) != MATRIX or q.granularity not in {"tensor", "channel"}:
+            plain = q is not None and q.codes == ir.DataType.INT4 and q.zero is None and layer.node.op_type == "MatMul" and not layer.right.between
+            if q is None or not plain or q.scales is None or q.shape is None or len(q.shape) != MATRIX or not _is_coarse(q):
                 continue
             rows, columns = q.shape
-            size = next((b for b in reversed(_TESTED_BLOCKS) if rows and rows % b == 0), None)
-            if size is None or rows is None or columns is None or (q.granularity == "channel" and q.positive_axis != 1):
+            size = next((b for b in reversed(_TESTED_BLOCKS) if rows and rows % b == 0 and rows > b), None)
+            if size is None or rows is None or columns is None:
                 continue
             repeated = np.broadcast_to(q.scales.reshape(1, -1), (rows // size, columns)).copy()
             q.node.replace_input_with(1, add_initializer(facts.model.graph, f"{q.scale.name}_blocks", repeated))
@@ -224,3 +225,11 @@ class Int4Granularity(Rule):
             q.node.attributes.add(ir.AttrInt64("block_size", size))
             count += 1
         return count
+
+
+def _is_coarse(q: Quantizer) -> bool:
+    """Whether a scale of a matrix's weight holds for all that is summed over: one for all, one for each output, or one block of each output."""
+    if q.granularity == "block":
+        known = block_scales(q)
+        return known is not None and not _misfit(*known, q.axis) and q.positive_axis == 0 and known[1][0] == 1
+    return not q.block and (q.granularity == "tensor" or (q.granularity == "channel" and q.positive_axis == 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from quant.lint import RULES, Place, Rule, Severity
 from quant.lint.facts import Facts
+from quant.lint.layers import MOVING
 from quant.lint.quantizers import Quantizer
 from quant.lint.values import floats
 
@@ -29,6 +30,21 @@ def _pair_behind(facts: Facts, value: ir.Value) -> tuple[Quantizer, Quantizer] |
     return None if quantizer is None or dequantizer is None or dequantizer.quantizes else (quantizer, dequantizer)
 
 
+def _before_pair(facts: Facts, value: ir.Value) -> ir.Value:
+    """What `value` was before it was quantized and dequantized; itself when it was not."""
+    dequantizer = facts.dequantizer(value)
+    quantizer = None if dequantizer is None else facts.maker(dequantizer.data)
+    return value if quantizer is None else quantizer.data
+
+
+def _adds_to(facts: Facts, node: ir.Node, value: ir.Value, layered: Collection[ir.Value]) -> bool:
+    """Whether `node` adds to `value` what no layer makes: of two layers' outputs, one is the residual, and wants its codes."""
+    if node.op_type != "Add":
+        return False
+    others = [v for v in node.inputs if v is not None and v is not value]
+    return len(others) == 1 and _before_pair(facts, others[0]) not in layered
+
+
 @RULES.add
 class PairInsideFusion(Rule):
     """Q/DQ between a layer and what would be computed with it."""
@@ -37,23 +53,34 @@ class PairInsideFusion(Rule):
     severity: ClassVar[Severity] = "silent"
     title: ClassVar[str] = "Q/DQ stand behind a layer where they only add rounding"
     why: ClassVar[str] = (
-        "A layer, its normalization and its activation function are one kernel; rounding in between costs accuracy and some time, and gains nothing."
+        "A layer, its bias, the residual that is added to it, its normalization and its activation function can be one kernel; rounding in between costs "
+        "accuracy and some time, and gains nothing."
     )
-    fix: ClassVar[str] = "Quantize behind the activation function; do not quantize outputs that only float operators read."
+    fix: ClassVar[str] = "Quantize behind the activation function, and of an addition the residual; do not quantize outputs that only float operators read."
 
     def check(self, facts: Facts) -> Iterator[Place]:
-        """Pairs between a layer and its activation function, or in front of float operators only."""
+        """Pairs between a layer and its activation function, bias or residual, or in front of float operators only."""
+        layered = {value for layer in facts.layers for value in _made_by(facts, layer.node)}
         for layer in facts.layers:
-            pair = _pair_behind(facts, layer.node.outputs[0])
-            readers = [] if pair is None else list(pair[1].output.consumers())
-            if pair is None or (not readers and not pair[1].output.is_graph_output()):
-                continue
-            name = str(layer.node.outputs[0].name)
-            if any(node.op_type in _MELTING for node in readers) and len(readers) == 1:
-                yield Place(pair[0].node, f"between {layer.node.op_type} and {readers[0].op_type}", name)
-            elif all(node.op_type in _IN_FLOAT for node in readers):
-                names = ", ".join(sorted({node.op_type for node in readers})) or "the graph's output"
-                yield Place(pair[0].node, f"between {layer.node.op_type} and {names}", name)
+            for value in _made_by(facts, layer.node):
+                pair = _pair_behind(facts, value)
+                readers = [] if pair is None else list(pair[1].output.consumers())
+                if pair is None or (not readers and not pair[1].output.is_graph_output()):
+                    continue
+                if len(readers) == 1 and (readers[0].op_type in _MELTING or _adds_to(facts, readers[0], pair[1].output, layered)):
+                    yield Place(pair[0].node, f"between {layer.node.op_type} and {readers[0].op_type}", str(value.name))
+                elif all(node.op_type in _IN_FLOAT for node in readers):
+                    names = ", ".join(sorted({node.op_type for node in readers})) or "the graph's output"
+                    yield Place(pair[0].node, f"between {layer.node.op_type} and {names}", str(value.name))
+
+
+def _made_by(facts: Facts, node: ir.Node) -> Iterator[ir.Value]:
+    """What a layer makes: its output, and, where all that reads it adds a constant, the sum."""
+    yield node.outputs[0]
+    pair = _pair_behind(facts, node.outputs[0])
+    readers = list((node.outputs[0] if pair is None else pair[1].output).consumers())
+    if len(readers) == 1 and readers[0].op_type == "Add" and any(v in facts.constants for v in readers[0].inputs if v is not None):
+        yield readers[0].outputs[0]
 
 
 @RULES.add
@@ -110,9 +137,18 @@ class AverageInIntegers(Rule):
     def check(self, facts: Facts) -> Iterator[Place]:
         """Averages with a dequantizer in front and a quantizer behind."""
         for node in facts.standard(*_POOLS):
-            behind = [facts.quantizers.get(reader) for reader in node.outputs[0].consumers()]
+            behind = [facts.quantizers.get(reader) for reader in _moved(node.outputs[0]).consumers()]
             if facts.dequantizer(node.inputs[0] if node.inputs else None) is not None and any(q is not None and q.quantizes for q in behind):
                 yield Place(node, node.op_type)
+
+
+def _moved(value: ir.Value) -> ir.Value:
+    """`value` where it goes on, behind all that only moves it."""
+    while True:
+        readers = list(value.consumers())
+        if len(readers) != 1 or readers[0].op_type not in MOVING - {"Cast"}:
+            return value
+        value = readers[0].outputs[0]
 
 
 @RULES.add

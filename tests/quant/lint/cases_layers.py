@@ -72,10 +72,13 @@ def cases(drawing):
         case("Q24-head", attention("f8", size=512), layers=lambda text: "mha" not in text),
         case("Q25", between(lambda g, y: g.pair(g.node("Relu", [g.pair(y)]))), layers=mentions("RounCastCast")),
         case("Q25-sigmoid", between(lambda g, y: g.pair(g.node("Sigmoid", [g.pair(y)]))), layers=mentions("RounCastCast")),
+        case("Q25-bias", biased(drawing), layers=mentions("RounCastCast")),
+        case("Q25-residual", between(summed), layers=mentions("RounCastCast")),
         case("Q26", residual(), layers=lambda text: any("Add" in line and "Datatype: Half" in line.split("Outputs:")[0] for line in text.splitlines())),
         case("Q27", joined(), layers=mentions("RounCastCastMul")),
         case("Q28", fp8_kernel(7), layers=runs("Half", "Half")),
         case("Q29", average(), layers=lambda text: any("avgpool" in line and "Datatype: Half" in line for line in text.splitlines())),
+        case("Q29-flattened", averaged_over_the_image(drawing), layers=mentions("RounCastCastMulCastMean")),
         case("Q30", product(weight=lambda g: g.node("Cast", [g.coded((64, 64), 1, to="f32")], to=10)), layers=runs("Int8", "Int8")),
         case("Q31", families(), layers=lambda text: "Datatype: Int8" in text and "Datatype: FP8" in text),
         case("Q32", product(lambda g: g.dequantize(g.quantize("x", 0.05), 0.06)), layers=runs("Int8", "Int8")),
@@ -86,3 +89,23 @@ def cases(drawing):
             capability="SM86",
         ),
     ]
+
+
+def summed(g, y):
+    return g.pair(g.node("Add", [g.pair(y), g.pair("x")]))
+
+
+def averaged_over_the_image(drawing):
+    g = drawing.Drawing()
+    g.input("x", [8, 64, 8, 8])
+    y = g.node("Flatten", [g.node("GlobalAveragePool", [g.pair("x")])])
+    g.output(g.node("MatMul", [g.pair(y), g.coded((64, 64), 1)]), [8, 64])
+    return g
+
+
+def biased(drawing):
+    g = drawing.Drawing()
+    g.input("x", [8, 64])
+    y = g.node("MatMul", [g.pair("x"), g.coded((64, 64), 1)])
+    g.output(g.node("Relu", [g.node("Add", [g.pair(y), g.weight(np.linspace(-1, 1, 64), "f16")])]), [8, 64])
+    return g

@@ -116,7 +116,8 @@ def cases(drawing):  # noqa: C901 - one small graph a rule, each a function
         case("Q17", fp4_act(32), refused="Only block_size == 16 is supported", capability="SM120"),
         case("Q17-stored", fp4_weight(32), layers=half, capability="SM120"),
         case("Q18", cast(), refused="is not produced by IPluginLayer"),
-        case("Q22-blocks-of-256", int4((256, 64), (1, 64), 0, 256), layers=half),
+        case("Q22-one-block", int4((256, 64), (1, 64), 0, 256), layers=half),
+        case("Q22-one-block-of-128", int4((128, 64), (1, 64), 0, 128), layers=half),
         case("Q22-channel", product(drawing.as_it_is, lambda g: g.coded((256, 64), 1, dtype="i4", scale_dtype="f16"), k=256), layers=half),
         case(
             "Q22-refused", product(drawing.as_it_is, lambda g: g.coded((256, 64), 1, dtype="i4"), k=256), refused="Could not infer output types for operation"

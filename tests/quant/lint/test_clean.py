@@ -36,6 +36,15 @@ def test_one_block_that_is_shorter_than_block_size_means_the_same_to_tensorrt(dr
     g.input("x", [8, 64])
     weight = g.dequantize(g.random((64, 64), "i4"), np.full((1, 64), 0.01), dtype="i4", scale_dtype="f16", axis=0, block_size=128)
     g.output(g.node("MatMul", ["x", weight]), [8, 64])
+    assert [(f.rule, f.detail) for f in lint(g).findings] == [("Q22", "one block of 64 along the whole axis")], "and not Q11b"
+
+
+def test_of_two_layers_that_are_added_one_may_be_quantized(drawing, lint):
+    g = drawing()
+    g.input("x", [8, 64])
+    sides = [g.node("MatMul", [g.pair("x"), g.coded((64, 64), 1)]) for _ in range(2)]
+    both = g.node("Add", [g.pair(sides[0]), sides[1]])
+    g.output(g.node("MatMul", [g.pair(both), g.coded((64, 64), 1)]), [8, 64])
     assert lint(g).findings == ()
 
 

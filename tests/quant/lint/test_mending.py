@@ -75,6 +75,18 @@ def test_coarse_int4_scales_are_repeated_for_each_block(drawing, mended, channel
     assert any("ReplCastMulCastFc" in line or "ReplCastMulFc" in line for line in layers), layers
 
 
+def test_one_block_along_the_whole_axis_becomes_two(drawing, mended):
+    g = drawing(21)
+    g.input("x", [8, 128], "f32")
+    scale = np.random.default_rng(1).uniform(0.01, 0.1, (1, 64))
+    g.output(g.node("MatMul", ["x", g.dequantize(g.random((128, 64), "i4"), scale, axis=0, block_size=128)]), [8, 64], "f32")
+    old, new, places, layers = mended(g)
+    assert places == {"Q22": 1}
+    value = np.random.default_rng(2).normal(size=(8, 128)).astype(np.float32)
+    np.testing.assert_array_equal(_run(old, x=value), _run(new, x=value))
+    assert any("ReplCastMulCastFc" in line or "ReplCastMulFc" in line for line in layers), layers
+
+
 def test_constants_are_stored_in_the_type_of_what_they_are_used_with(drawing, mended, x):
     g = drawing()
     g.input("x", [8, 64])
