@@ -19,6 +19,7 @@ from quant.core.documents import Artifact, Audit, PrecisionPlan
 from quant.targets import TARGETS, Availability, Session, Shapes
 from quant.targets.nvidia.building import BuildFiles, build_engines
 from quant.targets.nvidia.engine_host.building import ON_THIS_GPU
+from quant.targets.nvidia.engine_host.capabilities import convolve_in_fp8
 from quant.targets.nvidia.engine_host.command import ENGINE_FILE, LAYERS_FILE, LOG_FILE
 from quant.targets.nvidia.engine_host.cuda import Cuda
 from quant.targets.nvidia.engine_host.layers import from_json
@@ -79,8 +80,8 @@ class TensorRt:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.dialect = engine_dialect(options.body)
         self._missing = missing(_MODULE)
+        self.dialect = engine_dialect(options.body, fp8_convolutions=convolve_in_fp8(self._capabilities()))
 
     @property
     def ahead_of_time(self) -> bool:

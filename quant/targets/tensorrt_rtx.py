@@ -20,6 +20,7 @@ from quant.core.documents import Artifact, Audit, PrecisionPlan
 from quant.graph.runtime import Runtime
 from quant.targets import TARGETS, Availability, Shapes
 from quant.targets.nvidia.building import BuildFiles, build_engines
+from quant.targets.nvidia.engine_host.capabilities import convolve_in_fp8
 from quant.targets.nvidia.engine_host.layers import from_json
 from quant.targets.nvidia.exporting import audit_engines, emulated, refuse_lacking, write_graph
 from quant.targets.nvidia.options import EngineOptions, engine_dialect
@@ -48,7 +49,9 @@ class TensorRtRtx:
     def __init__(self, options: Options) -> None:
         self.options = options
         self._capabilities: tuple[str, ...] = options.compute_capabilities
-        self.dialect = engine_dialect(options.body, convolutions=_NO_CONVOLUTION not in options.compute_capabilities)
+        self.dialect = engine_dialect(
+            options.body, convolutions=_NO_CONVOLUTION not in options.compute_capabilities, fp8_convolutions=convolve_in_fp8(self._capabilities)
+        )
 
     def available(self) -> Availability:
         """Whether TensorRT-RTX is installed; it needs no GPU to build."""

@@ -288,3 +288,9 @@ def test_a_whole_run_says_everywhere_that_nothing_was_audited(project):
         assert {name.split("/")[0] for name in kept.files} == {str(i) for i in range(TARGETS.get("tensorrt").reference_samples)}
     with pytest.raises(TargetError, match="there is nothing to audit: no engine was built here"):
         audit(files)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_convolutions_are_in_fp8_only_for_gpus_that_have_kernels_for_it():
+    operators = {c: TARGETS.make("tensorrt", {"compute_capability": c}).dialect.fp8.operators for c in ("sm90", "sm100")}
+    assert operators["sm90"] - operators["sm100"] == {"Conv"}

@@ -17,6 +17,9 @@ FORMATS: Mapping[str, frozenset[str]] = {
 }
 """Compute capability -> formats that its GPUs have instructions for."""
 
+_FP8_CONVOLUTIONS = frozenset({"sm89", "sm90"})
+"""Compute capabilities for which NVIDIA documents convolutions in FP8; matrix products in FP8 run on newer ones too."""
+
 
 def lacking(capability: str, formats: Iterable[str]) -> tuple[str, ...]:
     """Those of `formats` that GPUs of `capability` have no instructions for, sorted; none for a capability that is not known.
@@ -26,3 +29,13 @@ def lacking(capability: str, formats: Iterable[str]) -> tuple[str, ...]:
         (('fp8',), ())
     """
     return tuple(sorted(set(formats) - FORMATS[capability])) if capability in FORMATS else ()
+
+
+def convolve_in_fp8(capabilities: Iterable[str]) -> bool:
+    """Whether all GPUs of `capabilities` that have FP8 at all also convolve in it; those without any are left to be refused.
+
+    Example:
+        >>> convolve_in_fp8(["sm89", "sm90"]), convolve_in_fp8(["sm89", "sm120"]), convolve_in_fp8(["sm80"])
+        (True, False, True)
+    """
+    return {capability for capability in capabilities if not lacking(capability, ["fp8"])} <= _FP8_CONVOLUTIONS
