@@ -1,13 +1,13 @@
-"""Where Q/DQ stand: which tensors an INT8 plan quantizes in a dialect, on which grid, and for whom."""
+"""Where Q/DQ stand: which tensors a plan quantizes in a dialect, on which grid, and for whom."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Container
 
 import onnx_ir as ir
 
-from quant.core.dialect import Dialect
-from quant.core.formats import Grid
+from quant.core.dialect import KNOWN_RANGES, Dialect
+from quant.core.formats import Grid, Range
 from quant.graph.layers import FLOAT32, LAYER_OPS, Layer
 from quant.graph.model import constant
 
@@ -20,6 +20,12 @@ def insertion_points(model: ir.Model, layers: Collection[Layer], dialect: Dialec
     These are the tensors whose ranges calibration must find.
     """
     return spread(model, layers, dialect)[0]
+
+
+def known_ranges(model: ir.Model, points: Container[str], dialect: Dialect) -> dict[str, Range]:
+    """Those of `points` whose range `dialect` takes as known, whatever calibration sees: the outputs of Softmax, say."""
+    made = [(str(node.outputs[0].name), node.op_type) for node in model.graph if node.op_type in dialect.known]
+    return {name: KNOWN_RANGES[op] for name, op in made if name in points}
 
 
 def spread(model: ir.Model, layers: Collection[Layer], dialect: Dialect) -> tuple[dict[str, Grid], frozenset[str]]:

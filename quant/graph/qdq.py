@@ -1,4 +1,4 @@
-"""Quantize/dequantize nodes: writing an INT8 plan into a graph, in a target's dialect."""
+"""Quantize/dequantize nodes: writing a plan into a graph, in a target's dialect and on its grids."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _BIAS = 2
 _MATRIX = 2
 
 
-def write_int8(model: ir.Model, layers: Collection[Layer], ranges: Mapping[str, Range], dialect: Dialect, *, per_channel: bool = True) -> None:
+def write_qdq(model: ir.Model, layers: Collection[Layer], ranges: Mapping[str, Range], dialect: Dialect, *, per_channel: bool = True) -> None:
     """Insert Q/DQ for `layers` into `model`, in place.
 
     Args:
         model: The graph.
-        layers: Its layers that are to compute in INT8.
+        layers: Its layers that are to be quantized.
         ranges: Range of every tensor that `insertion_points` names.
         dialect: The form that the target wants.
         per_channel: One scale for each output channel of a weight, else one for the whole.
@@ -115,7 +115,7 @@ def _insert_pair(graph: ir.Graph, value: ir.Value, params: Params, *, grid: Grid
     quantize = ir.node("QuantizeLinear", [value, scale, zero], name=names.new(f"{name}_QuantizeLinear"))
     dequantize = ir.node("DequantizeLinear", [quantize.outputs[0], scale, zero], name=names.new(f"{name}_DequantizeLinear"))
     quantize.outputs[0].name, dequantize.outputs[0].name = names.new(f"{name}_quantized"), names.new(f"{name}_dequantized")
-    quantize.outputs[0].dtype, dequantize.outputs[0].dtype = ir.DataType.INT8 if grid.low < 0 else ir.DataType.UINT8, FLOAT32
+    quantize.outputs[0].dtype, dequantize.outputs[0].dtype = ir.DataType(grid.encoding.data_type), FLOAT32
     quantize.outputs[0].shape = dequantize.outputs[0].shape = value.shape
     anchor = value.producer()
     if anchor is None:

@@ -9,14 +9,10 @@ import onnx_ir as ir
 
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
-from quant.graph.bias import correct_biases, correctable, give_biases
 from quant.graph.layers import Layer
 from quant.graph.planning import choose_layers, planned
-from quant.graph.points import insertion_points
-from quant.graph.qdq import bias_obstacle, write_int8
+from quant.graph.static import static_needs, static_obstacle, write_static
 from quant.schemes import SCHEMES, Evidence, Needs, SchemeOptions
-
-_MATRIX = 2
 
 
 @SCHEMES.add
@@ -48,31 +44,23 @@ class Int8:
         )
 
     def _obstacle(self, layer: Layer, dialect: Dialect) -> str | None:
-        if layer.op not in dialect.integer:
-            return f"the target has no integer kernel for {layer.op}"
-        if layer.weight is None and layer.op != "MatMul":
-            return f"the weight of this {layer.op} is computed"
-        if layer.weight is None and not self.options.products:
-            return "products of two activations are left out (`products: false`)"
-        if layer.weight == 0:
-            return "the weight is the left operand, whose channels no engine scales"
-        shape = layer.weight_shape
-        if shape is not None and len(shape) < _MATRIX:
-            return "the weight is a vector"
-        return bias_obstacle(layer, dialect)
+        return static_obstacle(layer, dialect, products=self.options.products, kernel="integer")
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
         """Ranges of all tensors that get Q/DQ, and the means of what weights multiply."""
-        layers = planned(model, plan)
-        before = correctable(layers) if self.options.correct_bias else {}
-        return Needs(ranges=insertion_points(model, layers, dialect), means=frozenset(was.source for was in before.values()))
+        found = static_needs(model, planned(model, plan), dialect, correct_bias=self.options.correct_bias)
+        return Needs(ranges=found.ranges, known=found.known, means=found.means)
 
     def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
         """Write Q/DQ around every planned layer, and correct the biases."""
-        layers = planned(model, plan)
-        before = correctable(layers) if self.options.correct_bias else {}
-        if self.options.correct_bias:
-            give_biases(model.graph, layers)
-        write_int8(model, layers, evidence.ranges, dialect, per_channel=self.options.per_channel)
-        correct_biases(model, before, evidence.means)
+        how = self.options
+        write_static(
+            model,
+            planned(model, plan),
+            dialect,
+            ranges=evidence.ranges,
+            means=evidence.means,
+            per_channel=how.per_channel,
+            correct_bias=how.correct_bias,
+        )
         return plan

@@ -41,11 +41,12 @@ def evidence(proto, needs):
     ranges = {name: Range(float(values[name].min()), float(values[name].max())) for name in needs.ranges}
     rows = {name: np.concatenate([f[name].reshape(-1, length) for f in found]).astype(np.float64) for name, length in needs.moments.items()}
     moments = {name: (x.T @ x / len(x))[np.triu_indices(x.shape[1])] for name, x in rows.items()}
-    return Evidence(ranges, {n: float(np.abs(a).max()) for n, a in values.items()} if needs.magnitudes else {}, means, moments)
+    return Evidence({**ranges, **needs.known}, {n: float(np.abs(a).max()) for n, a in values.items()} if needs.magnitudes else {}, means, moments)
 
 
 def carried_out(kind, proto, dialect, **options):
-    scheme, model = SCHEMES.make(kind, options), raise_opset(ir.from_proto(proto), dialect.opset)
+    scheme = SCHEMES.make(kind, options)
+    model = raise_opset(ir.from_proto(proto), max(dialect.opset, GRIDS[scheme.base].encoding.opset if scheme.base in GRIDS else 0))
     plan = scheme.plan(model, find_layers(model), dialect)
     needs = scheme.needs(model, plan, dialect)
     done = scheme.apply(model, plan, evidence(proto, needs), dialect)

@@ -10,7 +10,7 @@ from quant.core.documents import LayerChoice, PrecisionPlan
 from quant.core.formats import INT8, Range
 from quant.graph.body import write_body
 from quant.graph.layers import find_layers
-from quant.graph.qdq import write_int8
+from quant.graph.qdq import write_qdq
 from quant.graph.runtime import Runtime
 
 DIALECT = Dialect(
@@ -41,7 +41,7 @@ def lowered(proto, layers, magnitudes=None, largest=4.0, body="fp16"):
         found = find_layers(model)
         chosen = [layer for layer in found if layer.name in layers]
         names = {layer.node.inputs[i].name for layer in chosen for i in layer.activations}
-        write_int8(model, chosen, dict.fromkeys(names, Range(-largest, largest)), DIALECT)
+        write_qdq(model, chosen, dict.fromkeys(names, Range(-largest, largest)), DIALECT)
         graphs.append(model)
     formats = {layer.name: "int8" if layer.name in layers else "fp32" for layer in find_layers(ir.from_proto(proto))}
     choices = tuple(LayerChoice(layer=name, op="MatMul", format=what, reason="told to") for name, what in formats.items())

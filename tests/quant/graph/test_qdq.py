@@ -10,7 +10,7 @@ from quant.core.formats import INT8, UINT8, Range
 from quant.errors import PlanError
 from quant.graph.layers import find_layers, match_layers
 from quant.graph.points import insertion_points
-from quant.graph.qdq import write_int8
+from quant.graph.qdq import write_qdq
 from quant.graph.runtime import Runtime
 from quant.targets import TARGETS
 
@@ -33,7 +33,7 @@ def weights_of(model):
 def test_one_matrix_product_is_what_it_is_by_hand(zoo):
     w = np.float32([[1.27, 0.1], [-0.5, 0.2]])
     model = ir.from_proto(zoo.model([zoo.node("MatMul", "x w", "y", "p")], {"x": [1, 2]}, {"y": [1, 2]}, {"w": w}))
-    write_int8(model, find_layers(model), {"x": Range(-1.0, 1.55)}, DIALECT)
+    write_qdq(model, find_layers(model), {"x": Range(-1.0, 1.55)}, DIALECT)
     # x: scale 2.55/255 = 0.01, zero point 100; w: scales 1.27/127 = 0.01 and 0.2/127, codes [[127, 64], [-50, 127]] (63.5 to even: 64).
     codes = weights_of(model)["p_weight_quantized"]
     assert codes.tolist() == [[127, 64], [-50, 127]]
@@ -116,7 +116,7 @@ def test_a_moved_tensor_keeps_its_scale_only_on_the_same_grid(zoo):
     for operands in (UINT8, INT8):
         dialect = Dialect(**{**DIALECT.__dict__, "operands": operands})
         model = ir.from_proto(proto)
-        write_int8(model, find_layers(model), ranges, dialect)
+        write_qdq(model, find_layers(model), ranges, dialect)
         held = weights_of(model)
         assert held["t_zero_point"].dtype == operands.dtype
         assert (held["t_scale"] == held["c_scale"]) == (operands is UINT8)
