@@ -89,7 +89,7 @@ def _sources(value: ir.Value) -> list[ir.Value]:
         return []
     inner = [a for a in maker.attributes.values() if a.type in {ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS}]
     graphs = [g for a in inner for g in ([a.as_graph()] if a.type == ir.AttributeType.GRAPH else a.as_graphs())]
-    own = {v for g in graphs for n in g for v in n.outputs} | {v for g in graphs for v in g.inputs}
+    own = {v for g in graphs for n in g for v in n.outputs} | {v for g in graphs for v in (*g.inputs, *g.initializers.values())}
     captured = [v for g in graphs for n in g for v in n.inputs if v is not None and v not in own]
     return [v for v in maker.inputs if v is not None] + captured
 
