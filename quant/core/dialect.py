@@ -58,6 +58,8 @@ class Dialect:
     Args:
         integer: Operators that the target has integer kernels for, with ranges known in advance.
         dynamic: Operators that it has integer kernels for, with ranges found while running.
+        dynamic_group: Values along a sum that share such a range, where the engine itself quantizes what it multiplies INT8 weights with;
+            0: the graph says how it is done, and all values of a tensor share one.
         activations: Grid of activations.
         operands: Grid of the right operand of a product of two activations.
         left_operands: Grid of its left operand, unless that is never negative; None where that is an activation like any other.
@@ -86,6 +88,7 @@ class Dialect:
     transparent: frozenset[str]
     melting: frozenset[str]
     integer_bias: frozenset[str]
+    dynamic_group: int = 0
     gemm: bool = False
     opset: int = 13
     body: Body = "fp32"

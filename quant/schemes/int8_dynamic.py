@@ -10,6 +10,7 @@ import onnx_ir as ir
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
 from quant.graph.dynamic import dynamic_obstacle, write_dynamic
+from quant.graph.groups import group_obstacle, write_grouped
 from quant.graph.layers import Layer
 from quant.graph.planning import choose_layers, planned
 from quant.schemes import SCHEMES, Evidence, Needs, SchemeOptions
@@ -43,7 +44,7 @@ class Int8Dynamic:
     def _obstacle(layer: Layer, dialect: Dialect) -> str | None:
         if layer.op not in dialect.dynamic:
             return f"the target has no fast kernel for {layer.op} with ranges found while running"
-        return dynamic_obstacle(layer)
+        return dynamic_obstacle(layer) or (group_obstacle(layer, dialect.dynamic_group) if dialect.dynamic_group else None)
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
         """Nothing: ranges are found while running."""
@@ -51,7 +52,8 @@ class Int8Dynamic:
         return Needs()
 
     def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
-        """Rewrite every planned layer as quantize -> integer product -> scale."""
+        """Rewrite every planned layer: quantize -> integer product -> scale, or as the engine will do it by itself."""
         del evidence
-        write_dynamic(model, planned(model, plan), dialect, per_channel=self.options.per_channel)
+        write = write_grouped if dialect.dynamic_group else write_dynamic
+        write(model, planned(model, plan), dialect, per_channel=self.options.per_channel)
         return plan

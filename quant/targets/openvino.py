@@ -2,7 +2,11 @@
 
 Dialect: unsigned asymmetric activations against signed weights per output channel, with Q/DQ in front of layers; OpenVINO
 itself carries integers across what stands between them. Products of two activations want symmetric operands: a zero point
-there is subtracted in float, and the product follows. Biases stay float.
+there is subtracted in float, and the product follows. Biases stay float. Zero points of what a weight multiplies are moved
+into the bias behind it where that is exact.
+
+Dynamic INT8 is OpenVINO's own: it quantizes what INT8 weights multiply by itself, in groups of as many values as the artifact
+says, each row by itself. Its runtime model does not show it; the audit tries every such product alone.
 
 The artifact is OpenVINO's own format (IR: `model.xml`, `model.bin`), weights in the types that the graph gives them. On
 CPUs with BF16 arithmetic OpenVINO computes float layers in BF16 unless it is told otherwise; here it always is told.
@@ -26,9 +30,12 @@ from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
 from quant.errors import TargetError
+from quant.graph.groups import leave_rounding_to_engine
 from quant.graph.model import write_model
 from quant.graph.zero_points import move_zero_points
 from quant.targets import TARGETS, Availability, Shapes, TargetOptions
+from quant.targets.vino.compiling import GROUP, compile_model, said
+from quant.targets.vino.rounding import rounds_in_groups
 
 MODEL_FILE = "model.xml"
 _SINK = "/sink_port_0"  # what OpenVINO adds to the name of an ONNX output
@@ -51,7 +58,8 @@ class OpenVino:
     ahead_of_time: ClassVar[bool] = False
     dialect: ClassVar[Dialect] = Dialect(
         integer=frozenset({"Conv", "Gemm", "MatMul"}),
-        dynamic=frozenset(),
+        dynamic=frozenset({"Gemm", "MatMul"}),
+        dynamic_group=64,
         activations=UINT8,
         operands=INT8,
         weights=INT8,
@@ -96,6 +104,7 @@ class OpenVino:
         import openvino  # noqa: PLC0415 - optional, heavy
 
         move_zero_points(model)
+        group = leave_rounding_to_engine(model)
         with tempfile.TemporaryDirectory() as scratch:
             source = write_model(model, Path(scratch))
             try:
@@ -103,8 +112,8 @@ class OpenVino:
             except RuntimeError as error:
                 raise _refusal(error, model) from error
             _give_names(read)
-            # Without this, a product whose activations stay float but whose weight is INT8 gets quantized activations, unasked.
-            read.set_rt_info("0", ["runtime_options", "DYNAMIC_QUANTIZATION_GROUP_SIZE"])
+            # With groups of 0, what INT8 or INT4 weights are multiplied with stays float; OpenVINO's own default is to quantize it, unasked.
+            read.set_rt_info(str(group), ["runtime_options", GROUP])
             folder.mkdir(parents=True, exist_ok=True)
             openvino.save_model(read, folder / MODEL_FILE, compress_to_fp16=False)
         files = {p.name: digest_of_file(p) for p in sorted(folder.iterdir())}
@@ -117,14 +126,15 @@ class OpenVino:
         Raises:
             TargetError: OpenVINO cannot compile it.
         """
-        return OpenVinoSession(_compile(folder / artifact.main, threads=threads))
+        return OpenVinoSession(compile_model(folder / artifact.main, threads=threads))
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """Read the kernels from the graph that OpenVINO made of the artifact for this machine."""
         import openvino  # noqa: PLC0415 - optional, heavy
 
         path = folder / artifact.main
-        graphs = _Graphs(openvino.Core().read_model(path), _compile(path, threads=1).get_runtime_model())
+        compiled = compile_model(path, threads=1)
+        graphs = _Graphs(openvino.Core().read_model(path), compiled.get_runtime_model(), group=int(compiled.get_property(GROUP)))
         rows = []
         for choice in plan.layers:
             kernel, runs = graphs.find(choice.layer, layers[choice.layer])
@@ -159,40 +169,19 @@ class OpenVinoSession:
             request.infer(inputs, share_inputs=True)
         except RuntimeError as error:
             shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in feed.items())
-            raise TargetError(f"OpenVINO cannot run the model on {shapes}: {_said(error)}") from error
+            raise TargetError(f"OpenVINO cannot run the model on {shapes}: {said(error)}") from error
         return {name: request.get_output_tensor(number).data.copy() for number, name in enumerate(self.outputs)}
-
-
-def _compile(path: Path, *, threads: int) -> Any:
-    import openvino  # noqa: PLC0415 - optional, heavy
-
-    settings = {
-        "INFERENCE_PRECISION_HINT": "f32",
-        "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-        "ENABLE_CPU_PINNING": False,  # sessions that take turns would all be bound to the same core
-    }
-    try:
-        return openvino.Core().compile_model(path, "CPU", settings)
-    except RuntimeError as error:
-        raise TargetError(f"OpenVINO cannot compile the model: {_said(error)}", where=str(path)) from error
-
-
-def _said(error: RuntimeError) -> str:
-    """What OpenVINO says, without the places in its source code that it says it from."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(("Exception from ", "Check '", "FrontEnd API failed", "Summary:", "Model wasn't fully"))]
-    return told[0].removeprefix("-- ") if told else "no reason given"
 
 
 def _refusal(error: RuntimeError, model: ir.Model) -> TargetError:
     """OpenVINO's refusal of a graph, with the first node that it speaks of."""
-    text, said = str(error), _said(error)
+    text, reason = str(error), said(error)
     node = next((n for n in model.graph if n.name and n.name in text), None)
-    node = node or next((n for n in model.graph if f"{n.domain}.{n.op_type}".lstrip(".") in said.replace("-", " ").split()), None)
+    node = node or next((n for n in model.graph if f"{n.domain}.{n.op_type}".lstrip(".") in reason.replace("-", " ").split()), None)
     where = f"node {node.name!r} ({node.op_type})" if node is not None else ""
-    return TargetError(f"OpenVINO cannot read the model: {said}", where=where, hint="leave this model to another target, or write the node in other operators")
+    return TargetError(
+        f"OpenVINO cannot read the model: {reason}", where=where, hint="leave this model to another target, or write the node in other operators"
+    )
 
 
 def _give_names(read: Any) -> None:
@@ -212,9 +201,11 @@ class _Graphs:
     Args:
         written: The model as read from the artifact.
         executed: Its runtime model: one node for each kernel, with the names of all that went into it.
+        group: Values that share a scale where OpenVINO quantizes activations by itself; 0: it does not.
     """
 
-    def __init__(self, written: Any, executed: Any) -> None:
+    def __init__(self, written: Any, executed: Any, *, group: int) -> None:
+        self._group = group
         self._written = {op.get_friendly_name(): op for op in written.get_ordered_ops()}
         self._home: dict[str, Any] = {}
         for kernel in executed.get_ordered_ops():
@@ -234,6 +225,8 @@ class _Graphs:
                 weight = kernel.input(_WEIGHT_PORTS[kind]).get_element_type()
                 if _short(weight) in _INT4:
                     return f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, weights in {_short(weight)})", "int4"
+                if self._group and op is not None and op.get_type_name() == "MatMul" and _short(weight) in _INTEGERS and rounds_in_groups(op, self._group):
+                    return f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, activations in i8 by groups of {self._group})", "int8"
             if kind == "Gather":
                 return kind, _FORMATS.get(_short(kernel.input(0).get_element_type()), "unknown")
             if kind in _PRODUCT_KERNELS:

@@ -63,6 +63,7 @@ def test_its_dialect_makes_sense(kind):
     dialect = TARGETS.make(kind).dialect
     assert dialect.integer <= LAYER_OPS
     assert dialect.dynamic <= LAYER_OPS
+    assert dialect.dynamic_group >= 0
     assert dialect.transparent <= dialect.chained
     assert not dialect.melting & dialect.chained
     assert dialect.integer_bias <= dialect.integer

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, shape_inference
 
 from quant.core.formats import Range
 from quant.errors import TargetError
+from quant.graph.groups import leave_rounding_to_engine
 from quant.graph.layers import find_layers
 from quant.graph.runtime import Runtime
 from quant.schemes import SCHEMES, Evidence
@@ -160,6 +161,88 @@ def test_results_depend_neither_on_threads_nor_on_who_else_runs(built):
         for session in (one, two):
             for array, found in zip(expected, pool.map(session.run, feeds), strict=True):
                 np.testing.assert_array_equal(found["y"], array)
+
+
+def feed_forward(wide=192, narrow=128):
+    """Two products with biases, the first with an activation function behind it, and a third that sums too few values for a group; `[n, t, narrow]`."""
+    r = np.random.default_rng(0)
+    weights = {"w1": r.normal(size=(narrow, wide)) / 11, "b1": r.normal(size=wide), "w2": r.normal(size=(wide, 48)) / 14, "w3": r.normal(size=(48, 8)) / 7}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["m1"], name="up.MatMul"),
+        helper.make_node("Add", ["m1", "b1"], ["a1"], name="up.Add"),
+        helper.make_node("Relu", ["a1"], ["r1"], name="relu"),
+        helper.make_node("MatMul", ["r1", "w2"], ["m2"], name="down.MatMul"),
+        helper.make_node("MatMul", ["m2", "w3"], ["y"], name="out.MatMul"),
+    ]
+    return graph(nodes, {"x": ["n", "t", narrow]}, {"y": ["n", "t", 8]}, weights)
+
+
+@pytest.fixture
+def dynamic(tmp_path):
+    """(graph of `feed_forward` in `int8-dynamic`, target, artifact, folder, plan, output of each layer)."""
+    model, target, scheme = feed_forward(), TARGETS.make("openvino"), SCHEMES.make("int8-dynamic")
+    outputs = {layer.name: layer.node.outputs[0].name for layer in find_layers(model)}
+    plan = scheme.apply(model, scheme.plan(model, find_layers(model), target.dialect), Evidence(), target.dialect)
+    artifact = target.export(ir.from_proto(ir.to_proto(model)), tmp_path / "dynamic", scheme="int8-dynamic")
+    return model, target, artifact, tmp_path / "dynamic", plan, outputs
+
+
+def rows(seed=0, batch=2):
+    return {"x": np.random.default_rng(seed).normal(size=(batch, 5, 128)).astype(np.float32)}
+
+
+def test_dynamic_int8_is_what_the_graph_says_and_every_planned_layer_is_seen_to_run_so(dynamic):
+    model, target, artifact, folder, plan, outputs = dynamic
+    assert {c.layer: c.format for c in plan.layers} == {"up.MatMul": "int8", "down.MatMul": "int8", "out.MatMul": "fp32"}
+    assert plan.exclusions[0].reason == "it sums 48 products, no multiple of the 64 that share a scale"
+    audit = target.audit(artifact, folder, plan, outputs)
+    assert audit.disagreements == ()
+    assert [("i8 by groups of 64" in row.kernel) for row in audit.rows] == [True, True, False]
+    found, meant = (s.run(rows())["y"] for s in (target.session(artifact, folder, threads=1), Runtime(model, optimize=False)))
+    plain = Runtime(feed_forward(), optimize=False).run(rows())["y"]
+    # Only the order of sums differs, and with it now and then the step that a value is rounded to: far less than what rounding does.
+    assert np.linalg.norm(found - meant) < 0.1 * np.linalg.norm(meant - plain)
+    assert np.linalg.norm(meant - plain) < 0.03 * np.linalg.norm(plain)
+
+
+def test_dynamic_int8_treats_each_row_alone_whatever_the_threads(dynamic):
+    _model, target, artifact, folder, _plan, _outputs = dynamic
+    one, two = (target.session(artifact, folder, threads=n) for n in (1, 2))
+    whole = rows(batch=6)["x"]
+    together = one.run({"x": whole})["y"]
+    np.testing.assert_array_equal(two.run({"x": whole})["y"], together)
+    np.testing.assert_allclose(np.concatenate([one.run({"x": whole[i : i + 1]})["y"] for i in range(6)]), together, rtol=1e-4, atol=1e-4)
+
+
+def test_the_artifact_itself_says_how_activations_are_quantized(dynamic):
+    _model, _target, artifact, folder, _plan, _outputs = dynamic
+    assert openvino.Core().compile_model(folder / artifact.main, "CPU").get_property("DYNAMIC_QUANTIZATION_GROUP_SIZE") == 64
+
+
+def test_a_dynamic_artifact_that_no_longer_asks_for_it_is_audited_as_float(dynamic):
+    _model, target, artifact, folder, plan, outputs = dynamic
+    path = folder / artifact.main
+    said = '<DYNAMIC_QUANTIZATION_GROUP_SIZE value="64"'
+    assert said in path.read_text(encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace(said, said.replace("64", "0")), encoding="utf-8")
+    assert [row.layer for row in target.audit(artifact, folder, plan, outputs).disagreements] == ["up.MatMul", "down.MatMul"]
+
+
+def test_groups_that_openvino_cannot_use_are_audited_as_float(dynamic):
+    """With groups of 96, OpenVINO takes the sum over 192 values in integers and leaves that over 128 in float, unsaid."""
+    _model, target, artifact, folder, plan, outputs = dynamic
+    path = folder / artifact.main
+    said = '<DYNAMIC_QUANTIZATION_GROUP_SIZE value="64"'
+    path.write_text(path.read_text(encoding="utf-8").replace(said, said.replace("64", "96")), encoding="utf-8")
+    assert [row.layer for row in target.audit(artifact, folder, plan, outputs).disagreements] == ["up.MatMul"]
+
+
+def test_weights_in_int8_alone_leave_activations_in_float(dynamic, tmp_path):
+    """OpenVINO's own default would quantize them, unasked."""
+    model, target, _artifact, _folder, plan, outputs = dynamic
+    leave_rounding_to_engine(model)
+    artifact = target.export(model, tmp_path / "weights", scheme="weights")
+    assert {row.runs for row in target.audit(artifact, tmp_path / "weights", plan, outputs).rows} == {"fp32"}
 
 
 def test_outputs_keep_their_names_and_order_even_where_they_are_one_tensor(tmp_path):
