@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import onnx_ir as ir
 
 from quant.core.dialect import Body
 from quant.core.documents import LayerChoice, PrecisionPlan
 from quant.graph.fp16 import BFLOAT16, FLOAT16, FP16_MAX, keep_reasons, write_fp16
 from quant.graph.layers import find_layers
-from quant.graph.model import attribute
+from quant.graph.model import add_initializer, attribute, constant, drop_unused_weights
 from quant.graph.names import Names
 
 BODY_OPSET = 23
@@ -84,6 +85,7 @@ def _join_casts(graph: ir.Graph, dtype: ir.DataType) -> None:
     for node in reversed(list(graph)):
         if node.op_type == "Cast" and not node.outputs[0].uses() and not node.outputs[0].is_graph_output():
             graph.remove(node, safe=True)
+    drop_unused_weights(graph)
 
 
 def _give_half(graph: ir.Graph, node: ir.Node, dtype: ir.DataType, names: Names) -> None:
@@ -97,7 +99,8 @@ def _give_half(graph: ir.Graph, node: ir.Node, dtype: ir.DataType, names: Names)
     if not casts:
         return
     attributes = [a for a in node.attributes.values() if a.name != "output_dtype"]
-    half = ir.Node("", "DequantizeLinear", node.inputs, [*attributes, ir.AttrInt64("output_dtype", int(dtype))], name=names.new(f"{node.name}_half"))
+    inputs = [node.inputs[0], _scale_of_blocks(graph, node, dtype, names) or node.inputs[1], *node.inputs[2:]]
+    half = ir.Node("", "DequantizeLinear", inputs, [*attributes, ir.AttrInt64("output_dtype", int(dtype))], name=names.new(f"{node.name}_half"))
     half.outputs[0].name, half.outputs[0].dtype, half.outputs[0].shape = names.new(f"{value.name}_half"), dtype, value.shape
     graph.insert_after(node, half)
     for cast in casts:
@@ -107,3 +110,15 @@ def _give_half(graph: ir.Graph, node: ir.Node, dtype: ir.DataType, names: Names)
         name, given = node.name, value.name
         graph.remove(node, safe=True)
         half.name, half.outputs[0].name = name, given
+
+
+def _scale_of_blocks(graph: ir.Graph, node: ir.Node, dtype: ir.DataType, names: Names) -> ir.Value | None:
+    """The scale of blocks in `dtype`, where it is exact there: TensorRT builds nothing from blocks whose scale is of another type than they become."""
+    value, scale = node.inputs[1], constant(node.inputs[1])
+    if value is None or scale is None or not attribute(node, "block_size", 0):
+        return None
+    with np.errstate(over="ignore"):
+        narrow = scale.astype(dtype.numpy())
+    if not np.array_equal(narrow.astype(scale.dtype), scale):
+        return None
+    return add_initializer(graph, names.new(f"{value.name}_half"), narrow)

@@ -119,3 +119,16 @@ def test_an_fp32_body_leaves_the_graph_as_it_is(two_products):
     full, half, plan = lowered(two_products, ["first"], body="fp32")
     assert ir.to_proto(half) == ir.to_proto(full)
     assert plan["second"].format == "fp32"
+
+
+@pytest.mark.parametrize(("scale", "kind"), [(np.float32(0.1), "FLOAT"), (np.float32(0.125), "FLOAT16")])
+def test_the_scale_of_blocks_is_in_the_type_that_they_become_where_it_is_exact(zoo, scale, kind):
+    """TensorRT builds nothing from INT4 blocks with a scale of another type; a scale that would be rounded would be another weight."""
+    weights = {"w": zoo.draw(8, 6).astype(np.int8), "s": np.full((2, 6), scale)}
+    nodes = [zoo.node("DequantizeLinear", "w s", "d", "w_dq", axis=0, block_size=4), zoo.node("MatMul", "x d", "y", "mm")]
+    model = ir.from_proto(zoo.model(nodes, {"x": [3, 8]}, {"y": [3, 6]}, weights, opset=23))
+    before = Runtime(ir.from_proto(ir.to_proto(model)), optimize=False).run({"x": np.ones((3, 8), np.float32)})["y"]
+    write_body(model, PrecisionPlan(scheme="int4", base="int4", layers=(LayerChoice(layer="mm", op="MatMul", format="int4", reason="test"),)), {})
+    assert types(model)["w_dq"] == ("DequantizeLinear", ["INT8", kind], "FLOAT16")
+    assert set(model.graph.initializers) == {"w", "s_half" if kind == "FLOAT16" else "s"}
+    np.testing.assert_allclose(Runtime(model, optimize=False).run({"x": np.ones((3, 8), np.float32)})["y"], before, rtol=2**-9)
