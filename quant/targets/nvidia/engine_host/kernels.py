@@ -63,7 +63,8 @@ def _title(layer: EngineLayer) -> str:
 def _format(layer: EngineLayer, product: Product) -> str:
     if codes := next((name for kind, name in _CODES.items() if _multiplies(layer, product, kind)), None):
         return codes
-    if product.weighted and (weights := next((name for kind, name in _WEIGHT_CODES.items() if kind in layer.constants), None)):
+    # A kernel may stand for other layers as well, whose weights are codes.
+    if product.weighted and product.dequantizers & set(layer.nodes) and (weights := next((n for k, n in _WEIGHT_CODES.items() if k in layer.constants), None)):
         return weights
     operands = (*layer.inputs, *layer.constants)
     return _narrowest((*operands, *layer.outputs) if set(_CODES) & set(operands) else operands)  # codes tell nothing of the floats that they become

@@ -64,6 +64,12 @@ def test_a_kernel_that_expands_four_bit_weights_in_advance_is_not_the_product():
     assert kernel_of([expands, layer("gemm", ["Half", "Half"], out="Half")], WEIGHTED) == ("gemm", "fp16")
 
 
+def test_codes_of_another_layer_in_the_same_kernel_say_nothing_of_this_one():
+    both = layer("kgen", ["Int64"], ["Half", "Int4"], ["codes_dq", "codes", "floats"], out="Half")
+    codes, floats = (Product(name, weighted=True, dequantizers=frozenset(dq)) for name, dq in (("codes", {"codes_dq"}), ("floats", ())))
+    assert (kernel_of([both], codes), kernel_of([both], floats)) == (("kgen", "int4"), ("kgen", "fp16"))
+
+
 def test_weights_are_found_behind_a_transposition():
     nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["d"], name="w_dq"), helper.make_node("Transpose", ["d"], ["t"], name="turn")]
     nodes.append(helper.make_node("MatMul", ["x", "t"], ["y"], name="mm"))
