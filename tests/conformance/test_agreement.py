@@ -16,7 +16,7 @@ SPEC = importlib.util.spec_from_file_location("zoo", Path(__file__).parents[1] /
 zoo = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(zoo)
 
-GRAPHS = ("residual with relu", "attention", "gemm with factors")
+GRAPHS = ("residual with relu", *(pytest.param(name, marks=pytest.mark.slow) for name in ("attention", "gemm with factors")))
 SCHEMES_WITHOUT_TRAINING = [kind for kind in SCHEMES if SCHEMES.get(kind).data != "training"]
 
 
