@@ -9,7 +9,8 @@ from quant.report.document import Candidate
 from quant.report.words import count, one_line
 
 Finding = Literal["agrees", "differs", "emulated", "not found"]
-_HALF = frozenset({"fp16", "bf16"})
+_FLOATS = frozenset({"fp16", "bf16", "fp8"})
+"""Formats that an engine without their arithmetic rounds to, and computes in FP32."""
 _FULL = "fp32"
 _UNKNOWN = "unknown"
 
@@ -25,7 +26,7 @@ def finding(candidate: Candidate, row: AuditRow) -> Finding:
         return "agrees"
     if row.runs == _UNKNOWN:
         return "not found"
-    return "emulated" if row.planned in _HALF and _by_nature(candidate) else "differs"
+    return "emulated" if row.planned in _FLOATS and _by_nature(candidate) else "differs"
 
 
 def differing(candidate: Candidate) -> int:
@@ -60,10 +61,10 @@ def _number(candidate: Candidate, wanted: Finding) -> int:
 
 
 def _by_nature(candidate: Candidate) -> bool:
-    """Whether all half precision of `candidate` that can be seen runs in FP32, because the engine has no other arithmetic here.
+    """Whether all of `candidate` that is planned in narrower floating point, and can be seen, runs in FP32, because the engine has no other arithmetic here.
 
     An engine that is built ahead of time is emulated for want of a device, too, but its audit counts: some of its layers then
     run as planned, or the reason says what fell back.
     """
-    half = [row for row in candidate.audit if row.planned in _HALF and row.runs != _UNKNOWN]
-    return candidate.emulated is not None and not candidate.reason and bool(half) and all(row.runs == _FULL for row in half)
+    narrow = [row for row in candidate.audit if row.planned in _FLOATS and row.runs != _UNKNOWN]
+    return candidate.emulated is not None and not candidate.reason and bool(narrow) and all(row.runs == _FULL for row in narrow)

@@ -2,6 +2,8 @@
 
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from quant.core.documents import AuditRow
 from quant.report.audit import audit_sentences, differing, finding, not_found
 from quant.report.junit import junit_xml
@@ -20,9 +22,10 @@ def notes(report):
     return " ".join(note for shown in candidate_rows(report) for note in shown.notes)
 
 
-def test_half_precision_that_the_engine_emulates_is_no_surprise_anywhere(make):
-    audit = (row("a", "fp16", "fp32"), row("b", "fp16", "fp32"), row("c", "fp32", "fp32"))
-    candidate = make.candidate("fp16", emulated="computed in FP32", latency_ratio=None, audit=audit)
+@pytest.mark.parametrize("narrow", ["fp16", "bf16", "fp8"])
+def test_narrow_floating_point_that_the_engine_emulates_is_no_surprise_anywhere(make, narrow):
+    audit = (row("a", narrow, "fp32"), row("b", narrow, "fp32"), row("c", "fp32", "fp32"))
+    candidate = make.candidate(narrow, emulated="computed in FP32", latency_ratio=None, audit=audit)
     report = make.report(candidate)
     page, text = html_page(report), markdown(report)
     assert [finding(candidate, r) for r in audit] == ["emulated", "emulated", "agrees"]
