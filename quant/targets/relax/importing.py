@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx
-from tvm import relax, tirx
+from tvm import relax, tirx, topi
 from tvm.ir import GenericConst, is_prim_expr
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
@@ -30,9 +30,12 @@ from quant.targets.relax.layout import ChannelsLast
 
 _FUSES = {"op_pattern": 4}
 """To TVM: what follows element by element may be computed along with this."""
+_ELEMENTWISE = {"op_pattern": 0}
 _NEVER_FUSED = {"op_pattern": 8}
 _MOVING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity"})
 _MATRIX = 2
+_SOFTMAX_ALONG_ONE_AXIS = 13
+"""Operator set from which Softmax goes along one axis; before, along all from one on."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,9 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
             "Gather": self._gather,
             "Clip": self._clip,
             "Range": self._range,
+            "Softmax": self._softmax,
+            "Erf": self._erf,
+            "Gelu": self._gelu,
             "QuantizeLinear": self._quantize,
             "DequantizeLinear": self._dequantize,
             "DynamicQuantizeLinear": self._dynamic_quantize,
@@ -287,6 +293,26 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
             return None
         return self._emit(relax.op.arange(0, limit, 1, str(start.dtype)))
 
+    def _softmax(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        del name
+        x = inputs[0]
+        rank = len(_shape(x))
+        if _dtype(x) != "float32" or self.opset < _SOFTMAX_ALONG_ONE_AXIS or int(attrs.get("axis", -1)) % rank != rank - 1:
+            return None
+        return self._emit_te(lambda v: kernels.softmax(v, rank - 1), _NEVER_FUSED, x)
+
+    def _erf(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        del name, attrs
+        if _dtype(inputs[0]) != "float32":
+            return None
+        return self._last.elementwise(inputs[0], lambda v: self._emit_te(topi.fast_erf, _ELEMENTWISE, v))
+
+    def _gelu(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
+        del name
+        if _dtype(inputs[0]) != "float32" or attrs.get("approximate", b"none") != b"none":
+            return None
+        return self._last.elementwise(inputs[0], lambda v: self._emit_te(kernels.gelu, _ELEMENTWISE, v))
+
     # Quantizers
 
     def _quantize(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
@@ -305,7 +331,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
         limits = np.iinfo(dtype)
         if _dtype(x) != "float32":
             x = self._emit(relax.op.astype(x, "float32"))
-        return self._emit_te(lambda v, s, z: kernels.codes(v, s, z, dtype=dtype, low=int(limits.min), high=int(limits.max)), {"op_pattern": 0}, x, scale, zero)
+        return self._emit_te(lambda v, s, z: kernels.codes(v, s, z, dtype=dtype, low=int(limits.min), high=int(limits.max)), _ELEMENTWISE, x, scale, zero)
 
     def _dequantize(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         del name

@@ -23,9 +23,10 @@ LANES = 16
 """Output channels that are computed together: the 32-bit numbers in a vector of 512 bits."""
 GROUP = 4
 """Products of bytes that one instruction sums up."""
-_REGISTERS = 28
+_REGISTERS = 15
 """Vectors of sums that are held while a tile is computed; of 32, some hold operands."""
 _MOST_ROWS = 14
+_TERMS = 7
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def product(left: Any, right: Any, *, layer: str) -> Any:
 
     packed = te.compute((*right.shape[:-2], blocks, fours, LANES, group), ordered, name="packed")
     filled = left
-    if group != 1:
+    if _int(depth) is None or int(depth) % group:
         shape = (*left.shape[:-1], fours * group)
         filled = te.compute(
             shape, lambda *at: tirx.if_then_else(at[-1] < depth, left[at], tirx.const(0, left.dtype)), name="padded"
@@ -276,6 +277,47 @@ def codes(x: Any, scale: Any, zero: Any, *, dtype: str, low: int, high: int) -> 
         return tirx.max(tirx.min(moved, tirx.const(high, "float32")), tirx.const(low, "float32")).astype("int32").astype(dtype)
 
     return te.compute(x.shape, one, name="codes")
+
+
+def softmax(x: Any, axis: int) -> Any:
+    """Softmax along the last axis."""
+    from tvm import te  # noqa: PLC0415 - optional, heavy
+
+    assert axis == len(x.shape) - 1, "only along the last axis"
+    k, j = te.reduce_axis((0, x.shape[-1]), "k"), te.reduce_axis((0, x.shape[-1]), "j")
+    most = te.compute(x.shape[:-1], lambda *at: te.max(x[(*at, k)], axis=k), name="most")
+    risen = te.compute(x.shape, lambda *at: _exponential(x[at] - most[at[:-1]]), name="risen")
+    whole = te.compute(x.shape[:-1], lambda *at: te.sum(risen[(*at, j)], axis=j), name="whole")
+    return te.compute(x.shape, lambda *at: risen[at] / whole[at[:-1]], name="share")
+
+
+def _exponential(x: Any) -> Any:
+    """e to the power of `x`, which is not above 0: 2 to a whole number, times a Taylor series around 0; within 3e-7 of its value.
+
+    TVM calls the C library for each number; this goes side by side. Below -87 it is 0, in FP32 almost to the last bit.
+    """
+    from tvm import tirx  # noqa: PLC0415 - optional, heavy
+
+    def const(value: float) -> Any:
+        return tirx.const(value, "float32")
+
+    held = tirx.max(x, const(-87.0))
+    whole = tirx.nearbyint(held * const(math.log2(math.e)))
+    # The logarithm of 2 in two parts, of which the first has zeros at its end: its product with a small whole number is exact.
+    rest = held - whole * const(0.693359375) - whole * const(math.log(2) - 0.693359375)
+    series = const(1 / math.factorial(_TERMS))
+    for n in range(_TERMS - 1, -1, -1):
+        series = series * rest + const(1 / math.factorial(n))
+    power = tirx.reinterpret("float32", (whole.astype("int32") + 127) << 23)
+    return tirx.Select(x < const(-87.0), const(0.0), series * power)
+
+
+def gelu(x: Any) -> Any:
+    """x times the share of a normal distribution below x."""
+    from tvm import te, topi  # noqa: PLC0415 - optional, heavy
+
+    half = topi.fast_erf(te.compute(x.shape, lambda *at: x[at] * np.float32(math.sqrt(0.5)), name="scaled"))
+    return te.compute(x.shape, lambda *at: x[at] * (half[at] * np.float32(0.5) + np.float32(0.5)), name="gelu")
 
 
 def _broadcast(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:

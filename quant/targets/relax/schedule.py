@@ -12,6 +12,8 @@ from tvm import s_tir, tirx
 from quant.targets.relax.kernels import LANES, LAYER, TILE
 
 _DOT = "llvm.x86.avx512.vpdpbusd.512"
+_ROWS = 32
+"""Rows that are enough to go round."""
 _WIDEST = (8, 7, 6, 5, 4, 3, 2)
 
 
@@ -74,17 +76,25 @@ def _others(sch: Any, blocks: Any, *, keep_last: bool = True) -> None:
 
 
 def _plain(sch: Any, block: Any) -> None:
+    """Rows on threads: as many of the outer loops as give enough of them, for each that is fused costs divisions at every turn."""
     kinds = [int(v.iter_type) for v in sch.get(block).iter_vars]
     loops = sch.get_loops(block)
-    first = next((i for i, kind in enumerate(kinds) if kind != tirx.IterVar.DataPar), len(kinds))
-    outer, reduced = loops[:first], first < len(kinds)
-    length = _extent(sch, outer[-1]) if outer else None
-    if outer and not reduced and length is not None and length % LANES == 0:
-        last, lanes = sch.split(outer[-1], [None, LANES])
-        sch.vectorize(lanes)
-        outer = [*outer[:-1], last]
-    if outer:
-        sch.parallel(sch.fuse(*outer))
+    outer = loops[: next((i for i, kind in enumerate(kinds) if kind != tirx.IterVar.DataPar), len(kinds))]
+    if not outer:
+        return
+    if len(outer) == len(loops):
+        length = _extent(sch, loops[-1])
+        if length is not None and length % LANES == 0:
+            last, lanes = sch.split(loops[-1], [None, LANES])
+            sch.vectorize(lanes)
+            outer = [*loops[:-1], last]
+        elif len(loops) > 1:
+            outer = loops[:-1]
+    count, rows = 0, 1
+    while count < len(outer) and rows < _ROWS:
+        rows *= _extent(sch, outer[count]) or 1
+        count += 1
+    sch.parallel(sch.fuse(*outer[:count]))
 
 
 def _extent(sch: Any, loop: Any) -> int | None:
