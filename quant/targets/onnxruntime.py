@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import onnx_ir as ir
 
@@ -82,12 +82,6 @@ class OnnxRuntime:
 
     class Options(ProviderOptions):
         """Options of `onnxruntime`."""
-
-        int4: Literal["matmulnbits", "dequantize"] = "matmulnbits"
-        """Form of products with weights of 4 bits: its own operator, or standard DequantizeLinear in blocks, which it turns into that one
-        when it loads the model, then with INT8 activations. Tables are read in 4 bits by an operator of its own alone."""
-        accuracy_level: Literal[1, 4] = 4
-        """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32."""
 
     def __init__(self, options: Options) -> None:
         self.options = options

@@ -21,6 +21,9 @@ from quant.targets.nvidia.options import Profile
 ProviderName = Literal["cpu", "cuda", "tensorrt"]
 CPU, CUDA, TENSORRT = "CPUExecutionProvider", "CUDAExecutionProvider", "TensorrtExecutionProvider"
 _PROVIDERS: Mapping[ProviderName, tuple[str, ...]] = {"cpu": (CPU,), "cuda": (CUDA, CPU), "tensorrt": (TENSORRT, CUDA, CPU)}
+_EVERYWHERE = frozenset({"provider", "allow_fallback", "int4"})
+_OWN: Mapping[ProviderName, frozenset[str]] = {"cpu": _EVERYWHERE | {"accuracy_level"}, "cuda": _EVERYWHERE | {"device_id", "cuda_graph"}}
+"""The options of providers that have not all of them."""
 _MIB = 1 << 20
 _HALF = frozenset({ir.DataType.FLOAT16})
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -32,6 +35,11 @@ class ProviderOptions(TargetOptions):
     provider: ProviderName = "cpu"
     """What runs the graph: `cpu`; `cuda`, in floating point; `tensorrt`, which builds engines of it when it is loaded. What a GPU provider
     does not take, the next runs: tensorrt, cuda, cpu."""
+        int4: Literal["matmulnbits", "dequantize"] = "matmulnbits"
+        """Form of products with weights of 4 bits: its own operator, or standard DequantizeLinear in blocks, which it turns into that one
+        when it loads the model, then with INT8 activations. Tables are read in 4 bits by an operator of its own alone."""
+        accuracy_level: Literal[1, 4] = 4
+        """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32."""
     device_id: int | None = Field(None, ge=0)
     """Number of the GPU; the first when not given."""
     cuda_graph: bool = False
@@ -59,7 +67,7 @@ class ProviderOptions(TargetOptions):
 
     @model_validator(mode="after")
     def _belongs(self) -> ProviderOptions:
-        own = {"cpu": {"provider", "allow_fallback"}, "cuda": {"provider", "allow_fallback", "device_id", "cuda_graph"}}.get(self.provider)
+        own = _OWN.get(self.provider)
         told = {name for name in type(self).model_fields if getattr(self, name) != type(self).model_fields[name].get_default(call_default_factory=True)}
         if own is not None and (strange := sorted(told - own)):
             raise ValueError(f"provider {self.provider!r} has no option {strange[0]!r}")
