@@ -35,11 +35,11 @@ class ProviderOptions(TargetOptions):
     provider: ProviderName = "cpu"
     """What runs the graph: `cpu`; `cuda`, in floating point; `tensorrt`, which builds engines of it when it is loaded. What a GPU provider
     does not take, the next runs: tensorrt, cuda, cpu."""
-        int4: Literal["matmulnbits", "dequantize"] = "matmulnbits"
-        """Form of products with weights of 4 bits: its own operator, or standard DequantizeLinear in blocks, which it turns into that one
-        when it loads the model, then with INT8 activations. Tables are read in 4 bits by an operator of its own alone."""
-        accuracy_level: Literal[1, 4] = 4
-        """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32."""
+    int4: Literal["matmulnbits", "dequantize"] = "matmulnbits"
+    """Form of products with weights of 4 bits: its own operator, or standard DequantizeLinear in blocks, which it turns into that one
+    when it loads the model, then with INT8 activations. Tables are read in 4 bits by an operator of its own alone."""
+    accuracy_level: Literal[1, 4] = 4
+    """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32."""
     device_id: int | None = Field(None, ge=0)
     """Number of the GPU; the first when not given."""
     cuda_graph: bool = False
