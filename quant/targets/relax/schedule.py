@@ -11,7 +11,8 @@ from tvm import s_tir, tirx
 
 from quant.targets.relax.kernels import LANES, LAYER, TILE
 
-_DOT = "llvm.x86.avx512.vpdpbusd.512"
+DOT = "vpdpbusd"
+_INTRINSIC = "llvm.x86.avx512.vpdpbusd.512"
 _ROWS = 32
 """Rows that are enough to go round."""
 _WIDEST = (8, 7, 6, 5, 4, 3, 2)
@@ -171,7 +172,7 @@ def _dot(sch: Any, lanes: Any) -> None:
     four = tirx.reinterpret("int32", tirx.BufferLoad(left.source, _ramp(left, 4)))
     value = tirx.call_llvm_pure_intrin(
         "int32x16",
-        _DOT,
+        _INTRINSIC,
         tirx.BufferLoad(sums.source, here),
         tirx.reinterpret("int8x64", tirx.Broadcast(four, LANES)),
         tirx.BufferLoad(right.source, _ramp(right, 4 * LANES)),
