@@ -33,7 +33,7 @@ from quant.stages.calibrate import calibrate
 from quant.stages.evaluate import Predictions, Reference, evaluate
 from quant.stages.first_run import ARTIFACT_FILE
 from quant.stages.measure import requests
-from quant.targets import Shapes, TakesSamples, Target
+from quant.targets import Shapes, TakesSamples, TakesShapes, Target
 
 _PLAN, _RANGES, _AUDIT, _SHAPES = "plan.json", "ranges.json", "audit.json", "shapes.json"
 _PREDICTIONS, _FIDELITY, _OUTPUTS, _NOT_FINITE = "predictions.npz", "fidelity.json", "outputs.npz", "not_finite.json"
@@ -198,8 +198,8 @@ class Workshop:
         return {**key, "samples": self._key("evaluation", self._recipe.latency.batch_size)} if isinstance(engine, TakesSamples) else key
 
     def _shapes(self, engine: Target) -> dict[str, Mapping[str, Shapes]]:
-        """`shapes` for the export to an engine that is built ahead of time, or takes samples as well; nothing for others."""
-        if not engine.ahead_of_time and not isinstance(engine, TakesSamples):
+        """`shapes` for the export to an engine that is built ahead of time, takes samples as well, or asks for them; nothing for others."""
+        if not engine.ahead_of_time and not isinstance(engine, (TakesSamples, TakesShapes)):
             return {}
         feeding = self.prepared.feeding(self.bound, max(self._recipe.calibration.batch_size, self._recipe.evaluation.batch_size))
         roles = {role: self.prepared.data.roles[role] for role in ("calibration", "evaluation")}

@@ -89,7 +89,7 @@ class Target(Protocol):
     def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write `model` (already in this target's dialect) and whatever the engine needs into `folder`.
 
-        `shapes` has the shapes that the data give to inputs with dynamic dimensions; only a target that builds ahead of time is given any.
+        `shapes` has the shapes that the data give to inputs with dynamic dimensions; only a target that builds ahead of time, or asks for them, is given any.
         """
         ...
 
@@ -100,6 +100,13 @@ class Target(Protocol):
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """What the engine runs for every layer of `plan`; `layers` gives the output tensor of each."""
         ...
+
+
+@runtime_checkable
+class TakesShapes(Protocol):
+    """A target that runs here and whose export is given `shapes` all the same, to try the graph with."""
+
+    takes_shapes: ClassVar[bool]
 
 
 @runtime_checkable

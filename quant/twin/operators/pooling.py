@@ -130,12 +130,18 @@ def interpolation(length: int, places: np.ndarray[Any, Any], scale: float, told:
 
 def _factors(x: torch.Tensor, scales: list[float] | None, sizes: Any, axes: list[int], policy: str) -> tuple[list[float], list[int]]:
     if scales is not None:
-        return list(scales), [math.floor(x.shape[a] * s) for a, s in zip(axes, scales, strict=True)]
+        return list(scales), [x.shape[a] if s == 1 else math.floor(x.shape[a] * s) for a, s in zip(axes, scales, strict=True)]
     ratios = [s / x.shape[a] for a, s in zip(axes, sizes, strict=True)]
     if policy == "stretch":
         return ratios, list(sizes)
     one = min(ratios) if policy == "not_larger" else max(ratios)
     return [one] * len(axes), [math.floor(one * x.shape[a] + 0.5) for a in axes]
+
+
+def _only_repeats(factor: float, told: dict[str, Any]) -> bool:
+    """Whether every value is written `factor` times, whatever the length is."""
+    rules = {("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")}
+    return told["mode"] == "nearest" and factor == int(factor) and factor > 1 and (told["how"], told["nearest"]) in rules
 
 
 def resize(x: torch.Tensor, scales: list[float] | None, sizes: Any, roi: list[float] | None, told: dict[str, Any]) -> torch.Tensor:
@@ -144,9 +150,12 @@ def resize(x: torch.Tensor, scales: list[float] | None, sizes: Any, roi: list[fl
     factors, lengths = _factors(x, scales, sizes, axes, told["policy"])
     outside = None
     for i, axis in enumerate(axes):
-        length, size = int(x.shape[axis]), int(lengths[i])
-        if factors[i] == 1 and length == size and told["how"] != "tf_crop_and_resize":
+        if told["how"] != "tf_crop_and_resize" and (factors[i] == 1 if sizes is None else bool(lengths[i] == x.shape[axis])):
+            continue  # without a look at the length, which may be a symbol
+        if sizes is None and _only_repeats(factors[i], told):
+            x = torch.repeat_interleave(x, int(factors[i]), axis)
             continue
+        length, size = int(x.shape[axis]), int(lengths[i])
         window = (roi[i], roi[i + len(axes)]) if roi else None
         places = source_places(length, size, factors[i], told["how"], window)
         if told["mode"] == "nearest":

@@ -80,7 +80,19 @@ def convolution(
     if pads[:half] != pads[half:]:
         x = functional.pad(x, explicit_padding(pads))
         pads = [0] * (2 * half)
+    if group == 1 and all(isinstance(n, int) and n == 1 for n in (*weight.shape[2:], *strides)) and not any(pads):
+        return _pointwise(x, weight, bias)
     return _CONVOLUTIONS[half](x, weight, bias, strides, pads[:half], dilations, group)
+
+
+def _pointwise(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """A convolution with a kernel of one place, as a product of matrices.
+
+    torch computes it by another library on one thread than on several, and the two round differently.
+    """
+    made = torch.matmul(weight.flatten(1), x.flatten(2))
+    made = made if bias is None else made + bias.unsqueeze(1)
+    return made.reshape([x.shape[0], weight.shape[0], *x.shape[2:]])
 
 
 def geometry(call: Call, rank: int) -> tuple[list[int] | str, list[int], list[int]]:

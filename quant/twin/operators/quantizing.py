@@ -84,7 +84,7 @@ def quantize(x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None, pl
     """Integer codes of `x`, as floats. `place` is (axis, block size or 0), `grid` the lowest and highest code."""
     steps = round_through(x / spread(scale, x, *place))
     if zero is not None:
-        steps = steps + spread(zero, x, *place).to(steps.dtype)
+        steps = steps + as_type(spread(zero, x, *place), steps.dtype)
     return torch.clamp(steps, grid[0], grid[1])
 
 
@@ -134,10 +134,15 @@ def _code_type(call: Call) -> int:
 def dequantize(codes: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor | None, place: tuple[int, int], dtype: torch.dtype | None) -> torch.Tensor:
     """The values that codes stand for: (code - zero point) * scale, in the scale's type unless told."""
     wide = torch.float32 if scale.dtype in {torch.float16, torch.bfloat16} else scale.dtype
-    values = codes.to(wide)
+    values = as_type(codes, wide)
     if zero is not None:
-        values = values - spread(zero, codes, *place).to(wide)
-    return (values * spread(scale, codes, *place).to(wide)).to(dtype or scale.dtype)
+        values = values - as_type(spread(zero, codes, *place), wide)
+    return as_type(values * as_type(spread(scale, codes, *place), wide), dtype or scale.dtype)
+
+
+def as_type(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """`x` in a type; itself when it has it (an exported program would else hold the cast)."""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 @operator("DequantizeLinear")

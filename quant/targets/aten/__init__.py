@@ -1,0 +1,1 @@
+"""PyTorch's exported programs: written, turned into TorchScript, and read again."""
