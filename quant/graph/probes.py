@@ -47,6 +47,13 @@ def add_probes(model: ir.Model, *, besides: Collection[str]) -> dict[str, str]:
     return probes
 
 
+def add_outputs(model: ir.Model, names: Collection[str]) -> None:
+    """Give out the tensors called `names`, behind the outputs that the graph has; those that it gives out already are left alone."""
+    values = {str(v.name): v for node in model.graph for v in node.outputs}
+    present = {v.name for v in model.graph.outputs}
+    model.graph.outputs.extend(values[name] for name in names if name not in present)
+
+
 def _maybe_masked(graph: ir.Graph, inputs: Collection[ir.Value]) -> set[ir.Value]:
     """Values that stand-ins for infinity may have come into, from `inputs` or from constants."""
     found = set(inputs)

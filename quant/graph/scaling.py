@@ -49,6 +49,16 @@ def write_rows(graph: ir.Graph, layer: Layer, rows: npt.NDArray[np.floating], na
     layer.node.replace_input_with(1, add_initializer(graph, names.new(f"{layer.name}_weight"), array))
 
 
+def by_tensor(layers: Sequence[Layer]) -> dict[str, list[Layer]]:
+    """Tensor -> the `scalable` layers that read it, sorted by name of the tensor."""
+    groups: dict[str, list[Layer]] = {}
+    for layer in layers:
+        source = layer.node.inputs[0]
+        if scalable(layer) and source is not None:
+            groups.setdefault(str(source.name), []).append(layer)
+    return dict(sorted(groups.items()))
+
+
 def divide(graph: ir.Graph, tensor: ir.Value, scale: Scale, layers: Sequence[Layer]) -> str:
     """Let `layers`, all `scalable`, read `tensor` divided by `scale` (`[channels]`), and multiply their weights by it.
 

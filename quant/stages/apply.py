@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import onnx_ir as ir
@@ -20,9 +21,25 @@ from quant.schemes import Evidence, Scheme
 
 
 def apply(
-    path: Path, scheme: Scheme, *, plan: PrecisionPlan, table: CalibrationTable, calibrator: Calibrator, dialect: Dialect
+    path: Path,
+    scheme: Scheme,
+    *,
+    plan: PrecisionPlan,
+    table: CalibrationTable,
+    calibrator: Calibrator,
+    dialect: Dialect,
+    given: Mapping[str, Range] | None = None,
 ) -> tuple[ir.Model, PrecisionPlan, dict[str, Range]]:
     """Quantize the model in `path` by `plan`.
+
+    Args:
+        path: The FP32 model.
+        scheme: How it is quantized.
+        plan: What each layer runs in.
+        table: Statistics of its activations.
+        calibrator: How ranges are chosen from them.
+        dialect: The form of graph that the target wants.
+        given: Tensor -> range that was chosen already.
 
     Returns:
         The quantized graph, the plan as it was carried out, and every range that was chosen for a tensor.
@@ -35,7 +52,8 @@ def apply(
     needs = scheme.needs(model, plan, dialect)
     found: dict[str, Range] = {}
     for grid in dict.fromkeys(needs.ranges.values()):
-        wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g == grid}
+        found |= {name: chosen for name, chosen in (given or {}).items() if needs.ranges.get(name) == grid}
+        wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g == grid and name not in found}
         found |= ranges(wanted, calibrator, grid, workers=worker_count())
     done = scheme.apply(model, plan, Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments), dialect)
     if grid_of_base is not None:

@@ -1,0 +1,191 @@
+"""improve: transforms of the FP32 model, each kept only if the quantized model then comes closer to FP32.
+
+Closeness is measured on samples of their own (role `search`; without one, the first calibration samples): the squared error of every float
+output, as a share of that output's square, averaged over outputs. The quantized graph is computed as ONNX defines it, so that
+what is measured is the transform and not an engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from quant.core.dialect import Dialect
+from quant.core.documents import Document, PrecisionPlan
+from quant.core.formats import Range
+from quant.core.protocols import Calibrator
+from quant.core.table import CalibrationTable
+from quant.data.first import FirstSamples
+from quant.data.samples import Samples
+from quant.graph.model import read_model, write_model
+from quant.graph.runtime import Runtime
+from quant.schemes import Scheme
+from quant.stages.activations import gather_rows
+from quant.stages.apply import apply
+from quant.stages.calibrate import calibrate
+from quant.stages.running import Array, Feeding, run_samples
+from quant.transforms import Change, Setting, Transform
+
+_ROWS = 768
+_GUIDING, _JUDGING = 128, 64
+"""Samples that guide transforms, and samples that judge them; both at most."""
+_FP32_NOISE = 1e-8
+"""Share of an output's square that rounding in FP32 may change: (1e-4)², three decimal digits above its resolution, for errors grow from layer to layer."""
+
+
+class Step(Document):
+    """What became of one transform.
+
+    Args:
+        transform: Its title.
+        kept: Whether the model is quantized with it.
+        before: Squared error of the quantized model's outputs without it, as a share of their square.
+        after: The same with it; None when it found nothing to do.
+        reason: Why it is kept or not.
+        layers: Layer -> what was done to it; empty when not kept.
+    """
+
+    transform: str
+    kept: bool
+    before: float
+    after: float | None
+    reason: str
+    layers: Mapping[str, str] = {}
+
+
+class Story(Document):
+    """What became of all transforms, in their order."""
+
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Improved:
+    """A model to quantize.
+
+    Args:
+        path: The FP32 model.
+        table: Its calibration.
+        ranges: Tensor -> range that was chosen for it already.
+        story: What became of each transform.
+    """
+
+    path: Path
+    table: CalibrationTable
+    ranges: Mapping[str, Range]
+    story: Story
+
+
+@dataclass(frozen=True)
+class Work:
+    """What transforms are tried for.
+
+    Args:
+        scheme: How the model is quantized.
+        plan: What each layer runs in.
+        dialect: The form of graph that the target wants.
+        calibrator: How ranges are chosen.
+        feeding: How samples go in.
+        calibration: Samples that ranges come from and that guide transforms.
+        search: Samples that judge them.
+        digest: Digest of the FP32 model, for tables.
+    """
+
+    scheme: Scheme
+    plan: PrecisionPlan
+    dialect: Dialect
+    calibrator: Calibrator
+    feeding: Feeding
+    calibration: Samples
+    search: Samples
+    digest: str
+
+
+def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, table: CalibrationTable, scratch: Path) -> Improved:
+    """Try `transforms` one after the other, each on top of those that were kept.
+
+    Args:
+        path: The FP32 model.
+        transforms: Title -> transform.
+        work: What it is improved for.
+        table: Calibration of the model at `path`.
+        scratch: A folder for models on the way; the one that is given back lies in it, if anything was kept.
+
+    """
+    judges = FirstSamples(work.search, _JUDGING)
+    wanted = _outputs(Runtime(path), judges, work.feeding)
+    best = Improved(path, table, {}, Story(steps=()))
+    error = _error(best, work, wanted, judges)
+    steps: list[Step] = []
+    for number, (title, transform) in enumerate(transforms.items()):
+        tried = _transformed(best, transform, work, scratch / str(number))
+        step = partial(Step, transform=title, before=error)
+        if tried is None:
+            steps.append(step(kept=False, after=None, reason="it finds nothing to do"))
+            continue
+        new, change = tried
+        moved = _relative_error(_outputs(Runtime(new.path), judges, work.feeding), wanted) if transform.keeps_function and new.path != best.path else 0.0
+        if moved > _FP32_NOISE:
+            steps.append(step(kept=False, after=None, reason=f"it changes what the FP32 model computes, by {moved:.1e} of the square of its outputs"))
+            continue
+        after = _error(new, work, wanted, judges)
+        kept = after < error
+        reason = f"error {'divided by' if kept else 'multiplied by'} {max(error, after) / max(min(error, after), 1e-300):.2f}"
+        steps.append(step(kept=kept, after=after, reason=reason, layers=change.layers if kept else {}))
+        if kept:
+            best, error = new, after
+    return replace(best, story=Story(steps=tuple(steps)))
+
+
+def _transformed(best: Improved, transform: Transform, work: Work, folder: Path) -> tuple[Improved, Change] | None:
+    """The model as `transform` makes it, written into `folder` if it changed, and what it did; None when there was nothing to do."""
+    model = read_model(best.path)
+    options = getattr(work.scheme, "options", None)
+    setting = Setting(work.plan, work.dialect, per_channel=getattr(options, "per_channel", True))
+    tensors = transform.tensors(model, setting)
+    if not tensors:
+        return None
+    rows = gather_rows(best.path, FirstSamples(work.calibration, _GUIDING), tensors, work.feeding, rows=_ROWS)
+    change = transform.apply(model, setting, rows)
+    if change.ranges:
+        return replace(best, ranges={**best.ranges, **change.ranges}), change
+    if not change.layers:
+        return None
+    path = write_model(model, folder)
+    return Improved(path, _calibrated(path, work, best.table), {}, best.story), change  # ranges were chosen for the model as it was
+
+
+def _calibrated(path: Path, work: Work, before: CalibrationTable) -> CalibrationTable:
+    """The calibration of a transformed model: of what the scheme needs now."""
+    needs = work.scheme.needs(read_model(path), work.plan, work.dialect)
+    table = calibrate(
+        path, work.calibration, sorted(needs.ranges), work.feeding, magnitudes=bool(before.magnitudes), digest=work.digest, means=sorted(needs.means)
+    )
+    return replace(table, data=before.data)
+
+
+def _error(found: Improved, work: Work, wanted: Sequence[dict[str, Array]], samples: Samples) -> float:
+    """Squared error of the quantized model, as a share of the square of what is wanted."""
+    dialect = replace(work.dialect, body="fp32")  # what a transform is for does not depend on the type of the rest
+    model, _, _ = apply(found.path, work.scheme, plan=work.plan, table=found.table, calibrator=work.calibrator, dialect=dialect, given=found.ranges)
+    return _relative_error(_outputs(Runtime(model, folder=found.path.parent, optimize=False), samples, work.feeding), wanted)
+
+
+def _outputs(runtime: Runtime, samples: Samples, feeding: Feeding) -> list[dict[str, Array]]:
+    """The float outputs of every feed, in order."""
+    found = dict(run_samples(runtime.run, samples, feeding))
+    return [{k: v for k, v in outputs.items() if v.dtype.kind == "f"} for position in sorted(found) for outputs in found[position]]
+
+
+def _relative_error(found: Sequence[dict[str, Array]], wanted: Sequence[dict[str, Array]]) -> float:
+    """Mean over outputs of (sum of squared differences / sum of squares), over all feeds; infinite when something is not finite."""
+    shares = []
+    for name in sorted(wanted[0]):
+        noise = sum(float(np.square(a[name].astype(np.float64) - b[name]).sum()) for a, b in zip(found, wanted, strict=True))
+        signal = sum(float(np.square(b[name], dtype=np.float64).sum()) for b in wanted)
+        shares.append(noise / max(signal, 1e-300))
+    return float(np.mean(shares)) if np.isfinite(shares).all() else float("inf")
