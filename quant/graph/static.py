@@ -14,7 +14,8 @@ from quant.core.formats import Grid, Range
 from quant.graph.bias import correct_biases, correctable, give_biases
 from quant.graph.layers import Layer
 from quant.graph.points import insertion_points, known_ranges
-from quant.graph.qdq import bias_obstacle, write_qdq
+from quant.graph.qdq import write_qdq
+from quant.graph.weights import bias_obstacle
 
 _MATRIX = 2
 
