@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from quant.core.digest import digest_of_file
@@ -73,7 +74,8 @@ def _write(part: Path, report: Report, outcomes: Sequence[Outcome], baselines: M
         if outcome.audit is not None:
             outcome.audit.save(part / "plans" / outcome.target / f"{outcome.scheme}.audit.json")
     if table is not None:
-        table.save(part / "calibration")
+        # Second moments only serve to choose codes, and take hundreds of MiB: they stay in the cache.
+        replace(table, moments={}).save(part / "calibration")
     write_text(part / "recipe.yaml", report.recipe)
     write_report(report, part)
 

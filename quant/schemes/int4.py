@@ -12,6 +12,7 @@ from quant.core.dialect import Dialect, Int4Form
 from quant.core.documents import PrecisionPlan
 from quant.graph.blocks.choose import BlockOptions, choose_blocks, layers_by_source
 from quant.graph.blocks.matrices import int4_obstacle, matrix_shape
+from quant.graph.blocks.ties import keep_ties
 from quant.graph.blocks.write import write_blocks
 from quant.graph.layers import TABLE_OP, Layer
 from quant.graph.planning import choose_layers, planned
@@ -51,9 +52,10 @@ class Int4:
     def plan(self, model: ir.Model, layers: Sequence[Layer], dialect: Dialect) -> PrecisionPlan:
         """INT4 for every product with a weight, and for every table, that the target reads in 4 bits."""
         del model
-        return choose_layers(
+        plan = choose_layers(
             self.kind, self.base, layers, include=self.options.include, exclude=self.options.exclude, obstacle=lambda layer: self._obstacle(layer, dialect)
         )
+        return keep_ties(plan, layers)
 
     def _obstacle(self, layer: Layer, dialect: Dialect) -> str | None:
         form, asked = dialect.int4, self.options

@@ -20,8 +20,10 @@ from quant.core.rounding.blocks import BlockGrid, Doubles, Rounded
 from quant.core.rounding.gptq import round_gptq
 from quant.core.rounding.nearest import round_nearest
 from quant.graph.blocks.matrices import block_size_of, matrix_of
+from quant.graph.blocks.ties import weight_value, written_twice
 from quant.graph.blocks.write import BlockWeight
 from quant.graph.layers import TABLE_OP, Layer
+from quant.graph.model import attribute
 from quant.graph.scaling import divide, scalable
 
 _SCALE_TYPES = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -70,7 +72,8 @@ def choose_blocks(
     products = layers_by_source([layer for layer in layers if layer.op != TABLE_OP])
     tables = [layer for layer in layers if layer.op == TABLE_OP]
     chosen: dict[str, BlockWeight] = {}
-    said: dict[str, str] = {}
+    said = written_twice(tuple(layers))
+    shared: dict[tuple[str, ...], Rounded] = {}
 
     def grid_of(layer: Layer) -> BlockGrid:
         size = block_size_of(layer, form, how.block_size)
@@ -85,13 +88,22 @@ def choose_blocks(
                 said |= dict.fromkeys((layer.name for layer in readers), told) if told else {}
             for layer in readers:
                 grid = grid_of(layer)
-                chosen[layer.name] = BlockWeight(layer, _round(matrix_of(layer), found, grid, how), grid.size)
+                key = (*_weight_key(layer), source if found is not None else "")
+                shared[key] = shared.get(key) or _round(matrix_of(layer), found, grid, how)
+                chosen[layer.name] = BlockWeight(layer, shared[key], grid.size)
                 advance(1)
         for layer in tables:
             grid = grid_of(layer)
-            chosen[layer.name] = BlockWeight(layer, round_nearest(matrix_of(layer), grid, search=how.search), grid.size)
+            key = _weight_key(layer)
+            shared[key] = shared.get(key) or round_nearest(matrix_of(layer), grid, search=how.search)
+            chosen[layer.name] = BlockWeight(layer, shared[key], grid.size)
             advance(1)
     return chosen, said
+
+
+def _weight_key(layer: Layer) -> tuple[str, ...]:
+    """Layers with the same key have the same matrix, read in the same way."""
+    return str(weight_value(layer).name), layer.op, *(str(attribute(layer.node, name, 0)) for name in ("transB", "alpha"))
 
 
 def _round(weights: Doubles, moments: Doubles | None, grid: BlockGrid, how: BlockOptions) -> Rounded:

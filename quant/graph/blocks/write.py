@@ -43,6 +43,7 @@ def write_blocks(model: ir.Model, weights: Mapping[str, BlockWeight], form: Int4
     """
     graph = model.graph
     names = Names(graph)
+    made: dict[tuple[int, str], list[ir.Node]] = {}
     for weight in weights.values():
         layer = weight.layer
         before = layer.node
@@ -52,11 +53,20 @@ def write_blocks(model: ir.Model, weights: Mapping[str, BlockWeight], form: Int4
             nodes = [mat_mul_n_bits(graph, layer, weight.rounded, weight.size, names, accuracy_level=form.accuracy_level)]
         else:
             nodes = _product(graph, weight, names)
-        nodes += _bias(graph, layer, nodes[-1].outputs[0], names)
+        _share(nodes, made.setdefault((id(weight.rounded), layer.op), nodes), layer)
+        nodes = nodes + _bias(graph, layer, nodes[-1].outputs[0], names)
         _put(graph, before, nodes, layer.name, names)
     if any(node.domain == "com.microsoft" for node in graph):
         graph.opset_imports.setdefault("com.microsoft", 1)
     drop_unused_weights(graph)
+
+
+def _share(nodes: list[ir.Node], first: list[ir.Node], layer: Layer) -> None:
+    """Let `nodes` read the codes that `first`, of the same weight, reads already."""
+    for node, like in zip(nodes, first, strict=True):
+        for position, value in enumerate(node.inputs):
+            if value is not None and str(value.name).startswith(f"{layer.name}_weight_") and value.producer() is None:
+                node.replace_input_with(position, like.inputs[position])
 
 
 def _put(graph: ir.Graph, old: ir.Node, nodes: list[ir.Node], name: str, names: Names) -> None:
