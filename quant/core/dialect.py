@@ -41,6 +41,7 @@ class Int4Form:
         pads: Whether the last block of a row may be short.
         asymmetric: Whether it knows zero points.
         accuracy_level: What ONNX Runtime multiplies in: 1 for FP32, 4 for INT8 with a scale to each block of the activations; 0 leaves it to it.
+        least_blocks: Fewest blocks to a row that its kernels take.
     """
 
     products: Literal["matmulnbits", "dequantize"]
@@ -49,6 +50,7 @@ class Int4Form:
     pads: bool
     asymmetric: bool
     accuracy_level: int = 0
+    least_blocks: int = 1
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ def int4_obstacle(layer: Layer, form: Int4Form | None, *, block_size: int | None
 
 
 def block_size_of(layer: Layer, form: Int4Form, asked: int | None) -> int | str:
-    """The block size for the weight of `layer`, or why there is none; rows of a table have no short blocks in any form."""
-    return size_of_blocks(matrix_shape(layer)[1], replace(form, pads=False) if layer.op == TABLE_OP else form, asked)
+    """The block size for the weight of `layer`, or why there is none; rows of a table are never filled up, and one block is enough for them."""
+    return size_of_blocks(matrix_shape(layer)[1], replace(form, pads=False, least_blocks=1) if layer.op == TABLE_OP else form, asked)
 
 
 def _product_obstacle(layer: Layer) -> str | None:
@@ -76,9 +76,12 @@ def size_of_blocks(columns: int, form: Int4Form, asked: int | None) -> int | str
     """
     if asked is not None and asked not in form.sizes:
         return f"the target has no blocks of {asked}, only of {' '.join(map(str, sorted(form.sizes)))}"
-    fitting = [size for size in ([asked] if asked is not None else form.sizes) if columns % size == 0]
+    dividing = [size for size in ([asked] if asked is not None else form.sizes) if columns % size == 0]
+    fitting = [size for size in dividing if columns >= form.least_blocks * size]
     if fitting:
         return fitting[0]
+    if dividing:
+        return f"its rows of {columns} hold fewer than {form.least_blocks} blocks of {dividing[-1]}"
     if form.pads:
         return asked or form.sizes[0]
     return f"blocks of {asked or ' or '.join(map(str, form.sizes))} do not divide its rows of {columns}"

@@ -68,7 +68,7 @@ def engine_dialect(body: Body, *, convolutions: bool = True, fp8_convolutions: b
         opset=MINIMUM_OPSET if body == "fp32" else BODY_OPSET,
         body=body,
         residual=True,
-        # Blocks of another size, or along another axis, are made floats by a kernel of their own at every run.
-        int4=Int4Form(products="dequantize", tables="dequantize", sizes=(128, 64), pads=False, asymmetric=False),
+        # Blocks of another size, along another axis, or one along the whole, are made floats by a kernel of their own at every run.
+        int4=Int4Form(products="dequantize", tables="dequantize", sizes=(128, 64), pads=False, asymmetric=False, least_blocks=2),
         fp8=Float8(frozenset({"Conv", "Gemm", "MatMul"} if fp8_convolutions else {"Gemm", "MatMul"}), _LARGEST_FP8_KERNEL, _FEWEST_FP8_CHANNELS),
     )

@@ -113,6 +113,10 @@ def test_rows_that_blocks_do_not_divide_are_filled_up_or_left_out_with_the_reaso
     assert int4_obstacle(layers["middle"], STANDARD, block_size=None, embeddings=True) == "blocks of 32 or 16 do not divide its rows of 40"
     assert int4_obstacle(layers["embed"], MICROSOFT, block_size=16, embeddings=True) == "blocks of 16 do not divide its rows of 40"
     assert int4_obstacle(layers["middle"], STANDARD, block_size=128, embeddings=True) == "the target has no blocks of 128, only of 16 32"
+    two = replace(STANDARD, least_blocks=2)
+    long = {layer.name: layer for layer in find_layers(ir.from_proto(embedding(columns=32)))}
+    assert block_size_of(long["middle"], two, None) == 16
+    assert block_size_of(long["middle"], two, 32) == "its rows of 32 hold fewer than 2 blocks of 32"
     model, values = written(embedding(columns=40), MICROSOFT, UINT4)
     hidden = draw(3, 40, seed=9)
     expected = hidden @ values["middle"].T
