@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import onnx_ir as ir
 from pydantic import Field
 
-from quant.core.dialect import Dialect, Int4Form
+from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
 from quant.graph.blocks.choose import BlockOptions, choose_blocks, layers_by_source
 from quant.graph.blocks.matrices import int4_obstacle, matrix_shape
@@ -73,9 +73,9 @@ class Int4:
 
     def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
         """Choose codes for every planned weight and write them in the target's form."""
-        assert dialect.int4 is not None, "a plan with layers in INT4 was made for a target that reads them"
-        form: Int4Form = dialect.int4
-        asked = self.options
+        form, asked = dialect.int4, self.options
+        if form is None or not plan.quantized:
+            return plan
         how = BlockOptions(asked.method, asked.block_size, asked.symmetric, asked.search, asked.damping, asked.by_activity)
         weights, said = choose_blocks(model, planned(model, plan), evidence.moments, form, how, body=dialect.body)
         write_blocks(model, weights, form)
