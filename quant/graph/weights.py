@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.core.dialect import Dialect
-from quant.core.formats import Grid, Params, slice_extremes
+from quant.core.formats import Grid, Params, quantizer_attributes, slice_extremes
 from quant.graph.layers import FLOAT32, Layer
 from quant.graph.model import add_initializer, attribute, constant
 from quant.graph.names import Names
@@ -65,7 +65,7 @@ def make_pair(
     """Quantize -> Dequantize of `value`: what it is, its nodes (which stand nowhere yet), and what comes out."""
     scale = add_initializer(graph, names.new(f"{name}_scale"), params.scale)
     zero = add_initializer(graph, names.new(f"{name}_zero_point"), np.asarray(params.zero_point, grid.dtype))
-    attributes = {} if axis is None else {"axis": axis}
+    attributes = quantizer_attributes(axis)
     quantize = ir.node("QuantizeLinear", [value, scale, zero], attributes=attributes, name=names.new(f"{name}_QuantizeLinear"))
     dequantize = ir.node("DequantizeLinear", [quantize.outputs[0], scale, zero], attributes=attributes, name=names.new(f"{name}_DequantizeLinear"))
     codes, made = quantize.outputs[0], dequantize.outputs[0]
@@ -222,7 +222,7 @@ def _dequantized(graph: ir.Graph, before: ir.Node, name: str, *, codes: npt.NDAr
         add_initializer(graph, names.new(f"{name}_scale"), params.scale),
         add_initializer(graph, names.new(f"{name}_zero_point"), np.asarray(params.zero_point, codes.dtype)),
     ]
-    attributes = {} if axis is None else {"axis": axis}
+    attributes = quantizer_attributes(axis)
     node = ir.node("DequantizeLinear", inputs, attributes=attributes, name=names.new(f"{name}_DequantizeLinear"))
     node.outputs[0].name, node.outputs[0].dtype, node.outputs[0].shape = names.new(f"{name}_dequantized"), FLOAT32, ir.Shape(codes.shape)
     graph.insert_before(before, node)
