@@ -19,15 +19,23 @@ from quant.data.code import load_function
 from quant.data.processors import PROCESSORS
 from quant.errors import QuantError, RecipeError
 from quant.recipe.load import LoadedRecipe, options_error
-from quant.recipe.schema import GateSpec, Use
+from quant.recipe.schema import GateSpec, Recipe, Use
 from quant.recipe.tree import Location
 from quant.schemes import SCHEMES, Scheme
 from quant.targets import TARGETS, Target
+from quant.transforms import TRANSFORMS, Transform
 
 BASELINE = "fp32"
 """What the unquantized model goes by among the candidates, in reports and folders."""
 
-REGISTRIES: Mapping[str, Registry[Any]] = {"scheme": SCHEMES, "target": TARGETS, "calibrator": CALIBRATORS, "metric": METRICS, "processor": PROCESSORS}
+REGISTRIES: Mapping[str, Registry[Any]] = {
+    "scheme": SCHEMES,
+    "transform": TRANSFORMS,
+    "target": TARGETS,
+    "calibrator": CALIBRATORS,
+    "metric": METRICS,
+    "processor": PROCESSORS,
+}
 """The registries of everything that a recipe can name, by noun."""
 
 
@@ -39,6 +47,7 @@ class Bound:
         loaded: The recipe and where its lines are.
         calibrator: How ranges are chosen.
         schemes: Title -> scheme, in the recipe's order.
+        transforms: Title -> transform, in the recipe's order.
         targets: Title -> target.
         metrics: Title -> metric.
         gates: (title of the metric, gate), in the recipe's order; empty without metrics.
@@ -48,10 +57,19 @@ class Bound:
     loaded: LoadedRecipe
     calibrator: Calibrator
     schemes: Mapping[str, Scheme]
+    transforms: Mapping[str, Transform]
     targets: Mapping[str, Target]
     metrics: Mapping[str, Metric]
     gates: tuple[tuple[str, GateSpec], ...]
     code: Mapping[str, str]
+
+    def use(self, scheme: str) -> Use:
+        """The scheme of that title as the recipe has it."""
+        return scheme_uses(self.loaded.recipe)[0][list(self.schemes).index(scheme)]
+
+    def where(self, scheme: str) -> str:
+        """The place that wrote the scheme of that title."""
+        return self.loaded.where((*scheme_uses(self.loaded.recipe)[1], list(self.schemes).index(scheme)))
 
 
 def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
@@ -62,11 +80,23 @@ def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
     """
     recipe = loaded.recipe
     calibrator: Calibrator = _make(loaded, CALIBRATORS, recipe.calibration.calibrator, ("calibration", "calibrator"))
-    schemes = _make_all(loaded, SCHEMES, recipe.schemes, "schemes")
+    uses, place = scheme_uses(recipe)
+    schemes = _make_all(loaded, SCHEMES, uses, *place)
+    transforms = _make_all(loaded, TRANSFORMS, recipe.transforms, "transforms")
     targets = _make_all(loaded, TARGETS, recipe.targets, "targets")
     code = _trust_metrics(loaded, trust_code=trust_code)
     metrics = _make_all(loaded, METRICS, recipe.evaluation.metrics, "evaluation", "metrics")
-    return Bound(loaded, calibrator, schemes, targets, metrics, _gates(loaded, metrics), code)
+    if recipe.auto is not None and not metrics:
+        what = "`schemes: auto` stops at a scheme that passes the gate, and without metrics there is nothing to gate by"
+        raise RecipeError(what, where=loaded.where(("schemes",)), hint="name a metric in `evaluation.metrics`, or list the schemes")
+    return Bound(loaded, calibrator, schemes, transforms, targets, metrics, _gates(loaded, metrics), code)
+
+
+def scheme_uses(recipe: Recipe) -> tuple[tuple[Use, ...], Location]:
+    """The schemes of a recipe (of `auto`, all that may be tried), and where they are written."""
+    if recipe.auto is None:
+        return recipe.listed, ("schemes",)
+    return recipe.auto.among or tuple(Use(kind=kind) for kind in SCHEMES), ("schemes", "among")
 
 
 def check_options(loaded: LoadedRecipe) -> None:
@@ -76,10 +106,12 @@ def check_options(loaded: LoadedRecipe) -> None:
         RecipeError: A name or an option is unknown or wrong; the message has the recipe's line.
     """
     recipe = loaded.recipe
+    schemes, place = scheme_uses(recipe)
     uses: list[tuple[Registry[Any], Use, Location]] = [
         (CALIBRATORS, recipe.calibration.calibrator, ("calibration", "calibrator")),
         (PROCESSORS, recipe.data.inputs, ("data", "inputs")),
-        *((SCHEMES, use, ("schemes", number)) for number, use in enumerate(recipe.schemes)),
+        *((SCHEMES, use, (*place, number)) for number, use in enumerate(schemes)),
+        *((TRANSFORMS, use, ("transforms", number)) for number, use in enumerate(recipe.transforms)),
         *((TARGETS, use, ("targets", number)) for number, use in enumerate(recipe.targets)),
         *((METRICS, use, ("evaluation", "metrics", number)) for number, use in enumerate(recipe.evaluation.metrics)),
     ]

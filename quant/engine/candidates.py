@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from quant.engine.bind import BASELINE, Bound
 from quant.engine.cache import StageCache
 from quant.engine.checks import check_gates, check_outputs, try_metrics
 from quant.engine.exported import graph_in, keep_graph, share_graph
+from quant.engine.improving import improved, improvement_digest
 from quant.engine.machine import environment
 from quant.engine.metadata import with_metadata
 from quant.engine.prepare import Prepared
@@ -32,6 +33,7 @@ from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
 from quant.stages.evaluate import Predictions, Reference, evaluate
 from quant.stages.first_run import ARTIFACT_FILE
+from quant.stages.improve import Story
 from quant.stages.measure import requests
 from quant.targets import Shapes, TakesSamples, TakesShapes, Target
 
@@ -51,6 +53,8 @@ class Built:
         plan: What each layer runs in; None for the baseline.
         ranges: Tensor -> range that was written into the graph.
         graph: The ONNX graph that the engine was given.
+        story: What became of the transforms that were tried before it was quantized.
+        table: What calibration saw in the model that was quantized; None for the baseline.
     """
 
     scheme: str
@@ -60,6 +64,8 @@ class Built:
     plan: PrecisionPlan | None
     ranges: Mapping[str, Range]
     graph: Path
+    story: Story = field(default_factory=lambda: Story(steps=()))
+    table: CalibrationTable | None = None
 
     @property
     def name(self) -> str:
@@ -111,12 +117,10 @@ class Workshop:
         Raises:
             PlanError: A pattern matches no layer.
         """
-        titles = list(self.bound.schemes)
-        where = self.bound.loaded.where(("schemes", titles.index(scheme)))
         try:
             return self.bound.schemes[scheme].plan(read_model(self.prepared.path), self.prepared.layers, self.bound.targets[target].dialect)
         except QuantError as error:
-            raise error.at(where) from error
+            raise error.at(self.bound.where(scheme)) from error
 
     def calibrate(self, pairs: list[tuple[Scheme, Target, PrecisionPlan]]) -> CalibrationTable | None:
         """One pass over the calibration data for all candidates; None when none of them needs any."""
@@ -146,13 +150,14 @@ class Workshop:
     def build(self, scheme: str, target: str, plan: PrecisionPlan, table: CalibrationTable | None) -> Built:
         """Quantize for a target and write its artifact."""
         engine = self.bound.targets[target]
-        use = self._recipe.schemes[list(self.bound.schemes).index(scheme)]
+        use = self.bound.use(scheme)
         evidence = table or CalibrationTable(self.prepared.digest, "", 0, {}, {})
         needs = _needs(read_model(self.prepared.path), self.bound.schemes[scheme], plan, engine)
+        base = improved(self, scheme, target, plan, evidence)
 
         def produce(folder: Path) -> None:
             how = self.bound.schemes[scheme]
-            model, done, found = apply(self.prepared.path, how, plan=plan, table=evidence, calibrator=self.bound.calibrator, dialect=engine.dialect)
+            model, done, found = apply(base.path, how, plan=plan, table=base.table, calibrator=self.bound.calibrator, dialect=engine.dialect, given=base.ranges)
             keep_graph(model, folder)
             artifact = self._export(engine, model, folder / "files", scheme)
             share_graph(folder, artifact, folder / "files")
@@ -167,11 +172,12 @@ class Workshop:
             "calibrator": self._recipe.calibration.calibrator.model_dump(mode="json") if needs.ranges else None,
             "table": evidence.digest if needs.ranges or needs.magnitudes or needs.moments else None,
             "target": self._target_key(target),
+            "improved": improvement_digest(base) if base.story.steps else None,
         }
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
         ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
         artifact, carried_out = Artifact.load(folder / "files" / ARTIFACT_FILE), PrecisionPlan.load(folder / _PLAN)
-        return Built(scheme, target, artifact, folder / "files", carried_out, ranges, graph_in(folder))
+        return Built(scheme, target, artifact, folder / "files", carried_out, ranges, graph_in(folder), base.story, base.table)
 
     @property
     def _outputs(self) -> dict[str, str]:

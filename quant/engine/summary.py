@@ -16,10 +16,10 @@ from quant.core.table import CalibrationTable
 from quant.engine.bind import Bound
 from quant.engine.candidates import Built, Measured, Workshop, metric_values
 from quant.engine.prepare import Prepared
-from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, GateRow, LatencyRow, ModelSummary, RangeRow
+from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, GateRow, LatencyRow, ModelSummary, RangeRow, TransformRow
 from quant.stages.evaluate import Predictions
 
-Status = Literal["measured", "failed", "not available", "not applicable"]
+Status = Literal["measured", "failed", "not available", "not applicable", "not tried"]
 
 
 @dataclass(frozen=True)
@@ -84,6 +84,7 @@ def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, late
                 "size_ratio": built.artifact.size_bytes / base.artifact.size_bytes if base else None,
                 "plan": built.plan.layers if built.plan else (),
                 "audit": outcome.audit.rows if outcome.audit else (),
+                "transforms": tuple(TransformRow(**step.model_dump()) for step in built.story.steps),
                 "unaudited": outcome.audit.unaudited if outcome.audit else "",
                 "artifact": artifact_folder(built),
                 "files": dict(built.artifact.files),
@@ -187,11 +188,14 @@ def calibration_summary(bound: Bound, table: CalibrationTable | None, outcomes: 
     """The report's part on ranges: those that were written into any artifact."""
     if table is None:
         return None
-    chosen: dict[str, Range] = {}
-    for outcome in outcomes:
-        if outcome.built is not None:
-            chosen.update({name: found for name, found in outcome.built.ranges.items() if name not in chosen})
-    rows = tuple(_range_row(name, table.statistics[name], found) for name, found in sorted(chosen.items()))
+    chosen: dict[str, RangeRow] = {}
+    for built in (outcome.built for outcome in outcomes):
+        # A transform changes what is seen in a tensor, so each artifact's ranges are held to what was seen when it was made.
+        seen = built.table.statistics if built is not None and built.table is not None else {}
+        for name, found in built.ranges.items() if built is not None else ():
+            if name not in chosen and name in seen:
+                chosen[name] = _range_row(name, seen[name], found)
+    rows = tuple(chosen[name] for name in sorted(chosen))
     return Calibration(calibrator=bound.loaded.recipe.calibration.calibrator.kind, samples=table.samples, table_sha256=table.digest, ranges=rows)
 
 

@@ -13,7 +13,8 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # noun of the registry -> (section, key) of each place that names a plug-in, or a list of them
 _SLOTS = {
-    "scheme": (("Recipe", "schemes"),),
+    "scheme": (("Recipe", "schemes"), ("AutoSchemes", "among")),
+    "transform": (("Recipe", "transforms"),),
     "target": (("Recipe", "targets"),),
     "calibrator": (("CalibrationSpec", "calibrator"),),
     "metric": (("EvaluationSpec", "metrics"),),
@@ -25,7 +26,7 @@ def json_schema(registries: Mapping[str, Registry[Any]]) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a recipe file.
 
     Args:
-        registries: The plug-ins that may be named, by noun: `scheme`, `target`, `calibrator`, `metric`, `processor`. A
+        registries: The plug-ins that may be named, by noun: `scheme`, `transform`, `target`, `calibrator`, `metric`, `processor`. A
             noun that is left out takes any name and any option.
     """
     if unknown := set(registries) - set(_SLOTS):
@@ -56,8 +57,9 @@ def json_schema(registries: Mapping[str, Registry[Any]]) -> dict[str, Any]:
 
 def _fill(slot: dict[str, Any], plugin: dict[str, Any]) -> None:
     """Let `slot`, which takes any plug-in (or a list of them, or null), take those that `plugin` describes."""
-    if "items" in slot:
-        slot["items"] = plugin
+    lists = [form for form in (slot, *slot.get("oneOf", ())) if "items" in form]
+    if lists:
+        lists[0]["items"] = plugin
         return
     null = {"type": "null"}
     takes_null = null in slot.pop("anyOf", [])

@@ -1,15 +1,16 @@
 """The typed recipe. Unknown keys are refused; every default is written here and nowhere else.
 
-Plug-ins (schemes, targets, calibrators, metrics, processors) are named by `kind` with their options beside it, or by the
+Plug-ins (schemes, transforms, targets, calibrators, metrics, processors) are named by `kind` with their options beside it, or by the
 bare name: `- int8` is `- {kind: int8}`. Their options are checked against the plug-in's own `Options` when the recipe is
 bound, with the line of the recipe in the message.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 NAME = r"^[a-z0-9][a-z0-9-]*$"
 SHA256 = r"^[0-9a-f]{64}$"
@@ -201,6 +202,28 @@ class LatencySpec(Section):
     threads: int | None = Field(None, ge=1, le=1024, description="threads of one run; all cores when not given")
 
 
+class AutoSchemes(Section):
+    """Schemes that are tried one after the other on each target, the cheapest first, until one is all that is wanted."""
+
+    kind: Literal["auto"] = "auto"
+    speed: float | None = Field(1.0, gt=0, description="largest time, as a share of FP32's, of a candidate that is fast enough; null: any")
+    size: float | None = Field(None, gt=0, description="largest size, as a share of FP32's, of a candidate that is small enough; null: any")
+    among: tuple[UseOf, ...] = Field((), description="the schemes to choose among; all that there are when empty")
+
+
+def _form(value: object) -> str:
+    """Which of its forms the value of `schemes` has; what has none of them is called a list, as most are."""
+    return "mapping" if isinstance(value, Mapping | AutoSchemes) else "name" if value == "auto" else "list"
+
+
+Schemes = Annotated[
+    Annotated[tuple[UseOf, ...], Field(min_length=1), Tag("list")]
+    | Annotated[Literal["auto"], AfterValidator(lambda _: AutoSchemes()), Tag("name")]
+    | Annotated[AutoSchemes, Tag("mapping")],
+    Discriminator(_form),
+]
+
+
 class Recipe(Section):
     """A whole recipe."""
 
@@ -210,7 +233,11 @@ class Recipe(Section):
     model: ModelSpec
     data: DataSpec
     calibration: CalibrationSpec = CalibrationSpec()
-    schemes: tuple[UseOf, ...] = Field((Use(kind="int8"),), min_length=1)
+    schemes: Schemes = Field((Use(kind="int8"),), description="schemes, each tried on every target; or `auto`")
+    transforms: tuple[UseOf, ...] = Field(
+        (Use(kind="smoothquant"), Use(kind="range-search")),
+        description="changes to the FP32 model before it is quantized, in order; each is kept only if it helps on the search data. `[]`: none",
+    )
     targets: tuple[UseOf, ...] = Field((Use(kind="onnxruntime"),), min_length=1)
     evaluation: EvaluationSpec = EvaluationSpec()
     gate: Annotated[
@@ -218,3 +245,13 @@ class Recipe(Section):
         BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=GateSpec | tuple[GateSpec, ...]),
     ] = Field((GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all")
     latency: LatencySpec = LatencySpec()
+
+    @property
+    def auto(self) -> AutoSchemes | None:
+        """What is wanted of the first scheme that is enough; None where schemes are listed."""
+        return self.schemes if isinstance(self.schemes, AutoSchemes) else None
+
+    @property
+    def listed(self) -> tuple[Use, ...]:
+        """The schemes as they are listed; none where they are `auto`."""
+        return self.schemes if isinstance(self.schemes, tuple) else ()

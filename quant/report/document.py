@@ -59,6 +59,26 @@ class GateRow(Document):
     verdict: Verdict
 
 
+class TransformRow(Document):
+    """What became of one transform.
+
+    Args:
+        transform: Its title.
+        kept: Whether the model was quantized with it.
+        before: Squared error of the quantized outputs without it, on the samples that judge, as a share of their square.
+        after: The same with it; None when it found nothing to do.
+        reason: Why it was kept or not.
+        layers: Layer -> what was done to it; empty when not kept.
+    """
+
+    transform: str
+    kept: bool
+    before: float
+    after: float | None
+    reason: str
+    layers: dict[str, str] = Field(default_factory=dict)
+
+
 class Candidate(Document):
     """One scheme on one target.
 
@@ -66,7 +86,7 @@ class Candidate(Document):
         scheme: The scheme.
         target: The serving engine.
         status: `measured`, `failed` (it could not be built, loaded, or run to the end: its verdict is `fail`), `not available` (the
-            engine is missing) or `not applicable` (nothing to quantize by this scheme).
+            engine is missing), `not applicable` (nothing to quantize by this scheme) or `not tried` (another was all that was wanted).
         reason: Why, when it was not measured; of a measured one, what must be said aloud, such as layers that fell back to float.
         emulated: Why the engine has no speed of its own for this format here; None when it has.
         metric: Name of the first gate's metric (None when the recipe has none).
@@ -80,6 +100,7 @@ class Candidate(Document):
         size_bytes: Size of the artifact.
         size_ratio: Size over that of the FP32 artifact of the same target.
         fidelity: Closeness to FP32; None when there is no output to compare.
+        transforms: What was tried on the FP32 model before it was quantized, in order.
         agreement: The engine against the plain meaning of the graph that it was given; None when they were not compared.
         plan: Every layer's format and reason.
         audit: Planned format against what the engine runs.
@@ -90,7 +111,7 @@ class Candidate(Document):
 
     scheme: str
     target: str
-    status: Literal["measured", "failed", "not available", "not applicable"]
+    status: Literal["measured", "failed", "not available", "not applicable", "not tried"]
     reason: str = ""
     emulated: str | None = None
     metric: str | None = None
@@ -105,6 +126,7 @@ class Candidate(Document):
     size_ratio: float | None = None
     fidelity: FidelityRow | None = None
     agreement: Agreement | None = None
+    transforms: tuple[TransformRow, ...] = ()
     plan: tuple[LayerChoice, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     unaudited: str = ""
@@ -249,6 +271,20 @@ class LatencyRow(Document):
     peak_memory_bytes: int | None = None
 
 
+class Choice(Document):
+    """What `schemes: auto` chose on one target.
+
+    Args:
+        target: The serving engine.
+        scheme: The first scheme that passes and is as fast and as small as was wanted; None when none is.
+        steps: What was found of each that was tried, in order.
+    """
+
+    target: str
+    scheme: str | None
+    steps: tuple[str, ...]
+
+
 class Timings(Document):
     """What differs from run to run: dates, durations, times.
 
@@ -260,6 +296,7 @@ class Timings(Document):
         batch_size: Samples in one timed request.
         latency: Times of every artifact.
         fastest_passing: The passing candidate with the smallest time (`scheme on target`); None when none passes.
+        choices: What `schemes: auto` chose on each target; empty where schemes are listed.
     """
 
     started: str
@@ -269,6 +306,7 @@ class Timings(Document):
     batch_size: int
     latency: tuple[LatencyRow, ...]
     fastest_passing: str | None
+    choices: tuple[Choice, ...] = ()
 
 
 class Report(Document):

@@ -9,7 +9,8 @@ from quant.report.audit import audit_sentences, finding
 from quant.report.document import Candidate, Report
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
-from quant.report.speed import fastest_sentence
+from quant.report.speed import choice_sentences, fastest_sentence
+from quant.report.transforms import transform_rows
 from quant.report.words import NOTHING, count, drop, fixed, in_unit, limit, lower, milliseconds, number, one_line, seconds, size, small_share, upper
 
 _MOST_LAYERS, _MOST_TENSORS = 20, 10
@@ -24,6 +25,7 @@ def markdown(report: Report) -> str:
         f"# {escaped(report.name)}",
         f"**{ICONS[report.verdict]} {escaped(report.sentence)}**",
         _sentence(fastest_sentence(report)),
+        *map(_sentence, choice_sentences(report)),
         escaped(report.description),
         *_baseline(report),
         *_candidates(report),
@@ -88,6 +90,8 @@ def _details(candidate: Candidate) -> list[str]:
     if candidate.gates:
         head = ("gate", "verdict", "FP32", "candidate", "drop", "lower bound", "upper bound", "allowed", "method")
         parts.append(_table(head, [_gate(candidate, place) for place in range(len(candidate.gates))]))
+    if candidate.transforms:
+        parts.append(_table(("transform", "kept", "error before", "error after", "layers", "why"), transform_rows(candidate.transforms)))
     left = [c for c in candidate.plan if c.format in {"fp32", "float32"}]
     if candidate.plan:
         parts.append(f"{count(len(candidate.plan), 'layer')} in the plan, {len(left)} left in FP32.")

@@ -17,7 +17,8 @@ from quant.report.document import Candidate, RangeRow, Report
 from quant.report.picture import draw
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
-from quant.report.speed import fastest_sentence
+from quant.report.speed import choice_sentences, fastest_sentence
+from quant.report.transforms import transform_rows
 from quant.report.words import drop, fixed, in_unit, limit, lower, plain, upper, visible
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def html_page(report: Report) -> str:
         rows=candidate_rows(report),
         wide=draw(report),
         fastest=fastest_sentence(report),
+        choices=choice_sentences(report),
         narrow=draw(report, width=400, height=400, names=False),
         ranges=sorted(calibration.ranges, key=lambda row: (-row.clipped, row.tensor)) if calibration else (),
     )
@@ -52,7 +54,7 @@ def _environment() -> Environment:
     )
     made.filters.update(_filters())
     made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, title=title, units=_units)
-    made.globals.update(agreement_sentences=agreement_sentences, output_rows=output_rows)
+    made.globals.update(agreement_sentences=agreement_sentences, output_rows=output_rows, transform_rows=transform_rows)
     made.globals.update(audit_sentences=audit_sentences, finding=finding, signs=_FINDINGS)
     return made
 
