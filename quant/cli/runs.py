@@ -25,6 +25,7 @@ def run_command(
 ) -> None:
     """Run a recipe: calibrate, quantize, export, audit, evaluate, gate, report."""
     from quant.api import load_recipe, run  # noqa: PLC0415 - `quant --help` stays quick
+    from quant.report.speed import choice_sentences  # noqa: PLC0415
     from quant.report.table import candidate_notes, candidates_table  # noqa: PLC0415
 
     folder = output or Path("runs") / load_recipe(Path(recipe), overrides or []).recipe.name
@@ -36,6 +37,8 @@ def run_command(
             out.print(f"[yellow]note:[/yellow] {escape(note)}")
         out.print(f"[bold]{escape(done.report.sentence)}[/bold]")
         Console().print(candidates_table(done.report))
+        for choice in choice_sentences(done.report):
+            out.print(escape(choice), highlight=False)
         for note in candidate_notes(done.report):
             out.print(f"[dim]{escape(note)}[/dim]", highlight=False)
         out.print(f"report: {escape(str(folder / 'report.html'))}")

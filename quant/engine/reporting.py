@@ -24,7 +24,7 @@ from quant.engine.summary import (
     overall,
 )
 from quant.engine.timing import timed_threads
-from quant.report.document import Report, Timings
+from quant.report.document import Choice, Report, Timings
 from quant.report.sentence import verdict_sentence
 
 
@@ -52,6 +52,7 @@ class Findings:
         baselines: Target -> its FP32 artifact.
         latency: Name of an artifact -> its times.
         first: Name of an artifact -> its first inference.
+        choices: What was chosen on each target, where schemes are `auto`.
     """
 
     reference: Baseline
@@ -60,6 +61,7 @@ class Findings:
     baselines: Mapping[str, Built]
     latency: Mapping[str, Latency]
     first: Mapping[str, FirstRun]
+    choices: tuple[Choice, ...] = ()
 
 
 def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
@@ -96,4 +98,5 @@ def _timings(workshop: Workshop, found: Findings, clock: Clock) -> Timings:
         batch_size=workshop.bound.loaded.recipe.latency.batch_size,
         latency=tuple(latency_row(b, found.latency[b.name], found.first.get(b.name)) for b in built if b.name in found.latency),
         fastest_passing=fastest_passing(found.outcomes, found.latency),
+        choices=found.choices,
     )

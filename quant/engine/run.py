@@ -10,18 +10,18 @@ from pathlib import Path
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.cache_folder import cache_folder
-from quant.core.documents import PrecisionPlan
-from quant.core.table import CalibrationTable
 from quant.engine.agreeing import agreement
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
+from quant.engine.choosing import Choosing, cheapest_first
 from quant.engine.fallback import judge
 from quant.engine.folder import open_folder, write_folder
 from quant.engine.gating import gate_candidate
+from quant.engine.jobs import Job, Statistics
 from quant.engine.prepare import prepare
 from quant.engine.reporting import Clock, Findings, make_report
-from quant.engine.summary import Outcome, Status
+from quant.engine.summary import Outcome
 from quant.engine.timing import time_artifacts
 from quant.errors import PlanError, QuantError, RunError, TargetError
 from quant.graph.layers import no_layers
@@ -40,17 +40,6 @@ class Run:
 
     report: Report
     folder: Path
-
-
-@dataclass(frozen=True)
-class Job:
-    """One scheme on one target, planned; `reason` says why it cannot run."""
-
-    scheme: str
-    target: str
-    plan: PrecisionPlan | None = None
-    status: Status = "measured"
-    reason: str = ""
 
 
 def run(recipe: Path | str, *, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
@@ -80,12 +69,17 @@ def _run(bound: Bound, output: Path, clock: Clock, *, trust_code: bool) -> Repor
     workshop = Workshop(bound, prepare(bound, cache, trust_code=trust_code), cache)
     jobs = planned_jobs(workshop)
     workshop.check()
-    table = workshop.calibrate([(bound.schemes[j.scheme], bound.targets[j.target], j.plan) for j in jobs if j.plan is not None])
+    wanted = bound.loaded.recipe.auto
+    choosing = Choosing(workshop, wanted) if wanted is not None else None
+    statistics = Statistics(workshop, jobs)
+    if choosing is None:
+        statistics.gather()  # before the long work of evaluating FP32
     reference = workshop.evaluate_baseline()
-    outcomes, baselines = _candidates(workshop, jobs, table, reference)
-    findings = Findings(reference, table, outcomes, baselines, *_times(workshop, outcomes, baselines))
+    outcomes, baselines = _candidates(workshop, jobs, statistics, reference, choosing)
+    times = _times(workshop, outcomes, baselines) if choosing is None else (choosing.latency, choosing.first)
+    findings = Findings(reference, statistics.table, outcomes, baselines, *times, choosing.choices() if choosing is not None else ())
     report = make_report(workshop, findings, clock)
-    write_folder(output, report, outcomes, baselines, table)
+    write_folder(output, report, outcomes, baselines, statistics.table)
     return report
 
 
@@ -112,7 +106,7 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
     jobs = []
     for target, engine in workshop.bound.targets.items():
         here = engine.available()
-        for scheme in workshop.bound.schemes:
+        for scheme in cheapest_first(workshop, target):
             plan = workshop.plan(scheme, target)
             if not here.available:
                 jobs.append(Job(scheme, target, status="not available", reason=f"{here.reason}; {here.install}".strip("; ")))
@@ -135,7 +129,9 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
     return jobs
 
 
-def _candidates(workshop: Workshop, jobs: Sequence[Job], table: CalibrationTable | None, reference: Baseline) -> tuple[list[Outcome], dict[str, Built]]:
+def _candidates(
+    workshop: Workshop, jobs: Sequence[Job], statistics: Statistics, reference: Baseline, choosing: Choosing | None
+) -> tuple[list[Outcome], dict[str, Built]]:
     baselines: dict[str, Built] = {}
     refused: dict[str, TargetError] = {}
     outcomes = []
@@ -148,14 +144,18 @@ def _candidates(workshop: Workshop, jobs: Sequence[Job], table: CalibrationTable
         if job.plan is not None and job.target in refused:
             reason = f"the engine refuses the model already in FP32: {_one_line(refused[job.target])}"
             outcomes.append(Outcome(job.scheme, job.target, status="failed", reason=reason, fails=True))
+        elif job.plan is not None and choosing is not None and (found := choosing.found(job.target)) is not None:
+            outcomes.append(Outcome(job.scheme, job.target, status="not tried", reason=f"{found} passed before"))
         else:
-            outcomes.append(_candidate(workshop, job, table, reference))
+            outcomes.append(_candidate(workshop, job, statistics, reference))
+            if choosing is not None and job.plan is not None:
+                choosing.take(outcomes[-1], baselines[job.target])
     if not baselines:
         raise next(iter(refused.values()))
     return outcomes, baselines
 
 
-def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, reference: Baseline) -> Outcome:
+def _candidate(workshop: Workshop, job: Job, statistics: Statistics, reference: Baseline) -> Outcome:
     """One scheme on one target. What the FP32 model has shown to be in order can fail in the candidate alone: then it fails, and the others go on.
 
     Raises:
@@ -166,7 +166,7 @@ def _candidate(workshop: Workshop, job: Job, table: CalibrationTable | None, ref
     built: Built | None = None
     emulated = workshop.bound.targets[job.target].emulates(workshop.bound.schemes[job.scheme].base)
     try:
-        built = workshop.build(job.scheme, job.target, job.plan, table)
+        built = workshop.build(job.scheme, job.target, job.plan, statistics.table_for(job))
         measured = workshop.evaluate(built, reference)
         audit = workshop.audit(built)
         agreed = agreement(workshop, built)

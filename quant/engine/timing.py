@@ -22,8 +22,14 @@ def timed_threads(workshop: Workshop) -> int:
     return workshop.bound.loaded.recipe.latency.threads or worker_count()
 
 
-def time_artifacts(workshop: Workshop, built: Sequence[Built]) -> tuple[dict[str, Latency], dict[str, FirstRun]]:
-    """Latency and first inference of every artifact of one target, `built` beginning with its FP32 baseline."""
+def time_artifacts(workshop: Workshop, built: Sequence[Built], *, title: str = "") -> tuple[dict[str, Latency], dict[str, FirstRun]]:
+    """Latency and first inference of every artifact of one target, `built` beginning with its FP32 baseline.
+
+    Args:
+        workshop: What the candidates share.
+        built: The artifacts; they take turns.
+        title: What the stage is called; the target when not given.
+    """
     spec = workshop.bound.loaded.recipe.latency
     threads = timed_threads(workshop)
     target = built[0].target
@@ -40,7 +46,7 @@ def time_artifacts(workshop: Workshop, built: Sequence[Built]) -> tuple[dict[str
         "machine": environment(),
         "data": workshop.prepared.data.roles["evaluation"].digest,
     }
-    folder = workshop.cache.stage(f"measure:{target}", key, produce)
+    folder = workshop.cache.stage(f"measure:{title or target}", key, produce)
     found = json.loads((folder / _TIMES).read_text(encoding="utf-8"))
     return {k: Latency.model_validate(v) for k, v in found["latency"].items()}, {k: FirstRun.model_validate(v) for k, v in found["first"].items()}
 

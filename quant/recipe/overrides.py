@@ -131,7 +131,7 @@ def _fields(value: Any) -> dict[str, Any] | None:
     for name, field in model.model_fields.items():
         default = field.get_default(call_default_factory=True, validated_data={}) if value is model else getattr(value, name)
         sections = [member for member in members(field.annotation) if isinstance(member, type) and issubclass(member, BaseModel)]
-        found[name] = sections[0] if sections and not isinstance(default, BaseModel) else default
+        found[name] = sections[0] if sections and not isinstance(default, BaseModel | tuple) else default
     return found
 
 

@@ -119,7 +119,9 @@ def shorthand_key(location: Location) -> str | None:
             ("data", "inputs", *_)
             | ("data", "splits", _, "data", "inputs", *_)
             | ("calibration", "calibrator", *_)
+            | ("schemes",)
             | ("schemes", int(), *_)
+            | ("schemes", "among", int(), *_)
             | ("targets", int(), *_)
             | ("evaluation", "metrics", int(), *_)
         ):

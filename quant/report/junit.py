@@ -18,7 +18,7 @@ def junit_xml(report: Report) -> str:
     """The text of `junit.xml`.
 
     A gate that fails is a failure, one that is inconclusive an error (of type `inconclusive`), a candidate that is not
-    available or not applicable is skipped, and so is an audit that was not to be had. An audit with layers in another format than planned
+    available, not applicable or not tried is skipped, and so is an audit that was not to be had. An audit with layers in another format than planned
     fails where the candidate failed for it.
     """
     suites = ET.Element("testsuites", name=_clean(report.name))

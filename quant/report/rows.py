@@ -10,7 +10,7 @@ from quant.report.document import Candidate, LatencyRow, Report
 from quant.report.sentence import needed, title
 from quant.report.words import NOTHING, count, decibels, drop, fixed, in_unit, limit, listed, one_line, size, upper
 
-ICONS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not available": NOTHING, "not applicable": NOTHING, "measured": "·"}
+ICONS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not available": NOTHING, "not applicable": NOTHING, "not tried": NOTHING, "measured": "·"}
 """Sign of each verdict word, so that none is told by colour alone."""
 
 
@@ -28,7 +28,7 @@ class Row:
         drop: How much worse than FP32.
         bound: Upper bound of the drop.
         allowed: What the gate allows.
-        verdict: `pass`, `fail`, `inconclusive`, `not available`, `not applicable`, or `measured` (no gate).
+        verdict: `pass`, `fail`, `inconclusive`, `not available`, `not applicable`, `not tried`, or `measured` (no gate).
         notes: What must be said beside it: reasons, samples needed, emulated.
         time: Time over FP32's.
         time_interval: Its 95 % interval; empty when there is none.

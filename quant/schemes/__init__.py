@@ -12,9 +12,10 @@ import onnx_ir as ir
 
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
-from quant.core.formats import Grid, Range
+from quant.core.formats import FORMATS, Grid, Range
 from quant.core.registry import Options, Registry
 from quant.graph.layers import Layer
+from quant.twin.training.material import Material
 
 
 class SchemeOptions(Options):
@@ -39,6 +40,7 @@ class Needs:
         known: Tensor -> range that is known without looking.
         means: Tensors, among those of `ranges`, whose mean in each slice along axis 1 (channels) is wanted.
         moments: Tensor -> length of its last axis, of tensors whose second moments along that are wanted: E[x xᵀ] over all vectors x.
+        training: Whether samples to train on are wanted.
     """
 
     ranges: Mapping[str, Grid] = field(default_factory=dict)
@@ -46,6 +48,7 @@ class Needs:
     magnitudes: bool = False
     means: frozenset[str] = frozenset()
     moments: Mapping[str, int] = field(default_factory=dict)
+    training: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,12 +60,14 @@ class Evidence:
         magnitudes: Tensor -> largest magnitude seen.
         means: Tensor -> float64 `[channels]`, for all that `Needs.means` asked for.
         moments: Tensor -> upper triangle of its second moments, float64 (`quant.core.moments.unpacked`), for all that `Needs.moments` asked for.
+        training: What to train on; None: the graph is to be as it is before training.
     """
 
     ranges: Mapping[str, Range] = field(default_factory=dict)
     magnitudes: Mapping[str, float] = field(default_factory=dict)
     means: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     moments: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    training: Material | None = None
 
 
 class Scheme(Protocol):
@@ -93,3 +98,15 @@ class Scheme(Protocol):
 
 
 SCHEMES: Registry[Scheme] = Registry("scheme", "quant.schemes")
+
+_DATA = ("none", "calibration", "training")
+
+
+def cost(scheme: Scheme) -> tuple[int, int]:
+    """What a scheme takes, to be compared with others': first the data that it needs, then the bits that its layers do without.
+
+    Example:
+        >>> sorted(("int8", "int8-dynamic", "fp16"), key=lambda kind: cost(SCHEMES.make(kind)))
+        ['int8-dynamic', 'fp16', 'int8']
+    """
+    return _DATA.index(scheme.data), -ir.DataType(FORMATS[scheme.base].encoding.data_type).bitwidth
