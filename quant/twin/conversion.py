@@ -91,6 +91,16 @@ def convert(model: ir.Model) -> Converted:
     return _Builder(model).converted()
 
 
+def untrainable(model: ir.Model) -> str | None:
+    """Why `model` has no twin, as far as its operators tell; None when they do not."""
+    known = claimed()
+    for node in model.graph:
+        if node.domain not in {"", "ai.onnx"} or node.op_type not in known:
+            own = f"{node.domain}.{node.op_type}" if node.domain not in {"", "ai.onnx"} else node.op_type
+            return f"the model has the operator {own}, which has no form that can be trained"
+    return None
+
+
 def name_of(node: ir.Node) -> str:
     """What a node goes by: its name, or its operator and first output."""
     return node.name or f"{node.op_type}_{node.outputs[0].name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -164,6 +164,36 @@ class Twin:
         graph.lint()
         self.module.recompile()
         return call
+
+    def substitute(self, modules: Iterable[tuple[str, torch.nn.Module, str]]) -> None:
+        """Let modules make ONNX values: fake quantizers instead of pairs of nodes.
+
+        What only served to make these values is gone afterwards, and so are its names.
+
+        Args:
+            modules: (value, the module that shall make it, the value that the module is fed with). A module may stand in several places.
+
+        Raises:
+            ModelError: There is no such value.
+        """
+        graph = self.module.graph
+        places: dict[int, str] = {}
+        for name, module, source in modules:
+            old, given = self.tensor(name), self.tensor(source)
+            if id(module) not in places:
+                places[id(module)] = self._free(f"at_{name}")
+                self.module.add_module(places[id(module)], module)
+            with graph.inserting_before(old):
+                call = graph.call_module(places[id(module)], (given,))
+            call.meta.update(old.meta)
+            old.replace_all_uses_with(call)
+            self._values[name] = call
+            self._nodes = {key: call if made is old else made for key, made in self._nodes.items()}
+        graph.eliminate_dead_code()
+        alive = set(graph.nodes)
+        self._values, self._nodes = ({key: made for key, made in known.items() if made in alive} for known in (self._values, self._nodes))
+        graph.lint()
+        self.module.recompile()
 
     def _free(self, wanted: str) -> str:
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII)
