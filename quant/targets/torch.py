@@ -135,18 +135,16 @@ class TorchSession:
         """
         import torch  # noqa: PLC0415 - heavy
 
+        from quant.targets.aten.threads import on_threads  # noqa: PLC0415 - heavy
+
         inputs = [torch.from_numpy(np.ascontiguousarray(feed[name])) for name in self._interface.inputs]
-        before = torch.get_num_threads()
-        torch.set_num_threads(self._threads)
         try:
-            with torch.no_grad():
+            with on_threads(self._threads), torch.no_grad():
                 found = self._module(*inputs)
         except (RuntimeError, AssertionError) as error:
             shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in feed.items())
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise TargetError(f"PyTorch cannot run the program on {shapes}: {said}", hint=self._hint()) from error
-        finally:
-            torch.set_num_threads(before)
         return {name: tensor.numpy() for name, tensor in zip(self.outputs, found, strict=True)}
 
     def _hint(self) -> str:
