@@ -1,4 +1,4 @@
-"""Relu in other words, for an engine that drops it where it should not."""
+"""Relu and Clip in other words, for an engine that mistakes them where they are quantized to floats of few bits."""
 
 from __future__ import annotations
 
@@ -11,26 +11,43 @@ from quant.graph.names import Names
 _SIGNED_FLOATS = frozenset({ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT4E2M1})
 
 
-def spell_out_relus(model: ir.Model) -> int:
-    """Write each Relu that is quantized to floats of 8 or 4 bits as Max(x, 0), in place; gives their number.
+def spell_out_bounds(model: ir.Model) -> int:
+    """Write each Relu and Clip that is quantized to floats of 8 or 4 bits as Max and Min, in place; gives their number.
 
     ONNX Runtime 1.32 drops a Relu before a QuantizeLinear whose zero point has all bits 0, as if that were the lowest code. It is
-    of unsigned integers; of FP8 it is 0 itself, so that everything negative comes through (its optimizer `ReluQuantRewrite`).
+    of unsigned integers; of FP8 it is 0 itself, so that everything negative comes through (its optimizer `ReluQuantRewrite`). A Clip
+    there it refuses to load, for want of that type's ends (`ClipQuantRewrite`).
     """
     names = Names(model.graph)
-    found = [node for node in model.graph if node.op_type == "Relu" and any(_to_floats(reader) for reader, _ in node.outputs[0].uses())]
+    found = [node for node in model.graph if _bounds_something(node) and any(_to_floats(reader) for reader, _ in node.outputs[0].uses())]
     for node in found:
-        source, output = node.inputs[0], node.outputs[0]
-        dtype = np.float32 if output.dtype is None else output.dtype.numpy()
-        zero = add_initializer(model.graph, names.new(f"{output.name}_zero"), np.zeros((), dtype))
-        largest = ir.node("Max", [source, zero], name=node.name)
-        largest.outputs[0].type, largest.outputs[0].shape = output.type, output.shape
-        model.graph.insert_before(node, largest)
-        ir.convenience.replace_all_uses_with(output, largest.outputs[0], replace_graph_outputs=True)
+        output = node.outputs[0]
+        value = node.inputs[0]
+        for number, (op, bound) in enumerate(_bounds(model.graph, node, names)):
+            made = ir.node(op, [value, bound], name=names.new(f"{node.name}_{op}") if number else node.name)
+            value = made.outputs[0]
+            value.name, value.type, value.shape = names.new(f"{output.name}_{op}"), output.type, output.shape
+            model.graph.insert_before(node, made)
+        assert value is not None, "these operators read something"
+        ir.convenience.replace_all_uses_with(output, value, replace_graph_outputs=True)
         name = output.name
         model.graph.remove(node, safe=True)
-        largest.outputs[0].name = name
+        value.name = name
     return len(found)
+
+
+def _bounds_something(node: ir.Node) -> bool:
+    return node.op_type == "Relu" or (node.op_type == "Clip" and any(bound is not None for bound in node.inputs[1:]))
+
+
+def _bounds(graph: ir.Graph, node: ir.Node, names: Names) -> list[tuple[str, ir.Value]]:
+    """(operator, operand) pairs that together do what `node` does."""
+    output = node.outputs[0]
+    if node.op_type == "Relu":
+        dtype = np.float32 if output.dtype is None else output.dtype.numpy()
+        return [("Max", add_initializer(graph, names.new(f"{output.name}_zero"), np.zeros((), dtype)))]
+    given = [*node.inputs[1:], None, None][:2]
+    return [(op, bound) for op, bound in zip(("Max", "Min"), given, strict=True) if bound is not None]
 
 
 def _to_floats(node: ir.Node) -> bool:

@@ -32,6 +32,8 @@ class Fp8:
         """One scale for each output channel of a weight; off: one for the whole weight."""
         products: bool = True
         """Also quantize products of two activations (attention); what comes out of a softmax is written from 0 to 1, whatever was seen."""
+        depthwise: bool = False
+        """Also quantize convolutions that see one channel at a time: rounding does not average out in sums of so few products."""
         correct_bias: bool = True
         """Take back, in the biases, what rounding the weights adds to the mean of each output channel."""
 
@@ -55,7 +57,10 @@ class Fp8:
         taps, limit, least = math.prod(shape[2:]), dialect.fp8.largest_kernel, dialect.fp8.least_channels
         if limit is not None and taps > limit:
             return f"its kernel has {taps} taps, and the target's FP8 convolutions take {limit} at most"
-        channels = min(shape[0], shape[1] * int(attribute(layer.node, "group", 1)))
+        groups = int(attribute(layer.node, "group", 1))
+        if groups > 1 and shape[1] == 1 and not self.options.depthwise:
+            return "depthwise convolutions lose more than they gain in FP8 (`depthwise: true` takes them)"
+        channels = min(shape[0], shape[1] * groups)
         return f"it has {channels} channels, and the target's FP8 convolutions want {least} at least" if channels < least else None
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:

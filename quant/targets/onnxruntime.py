@@ -23,7 +23,7 @@ from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.formats import INT8, UINT8
 from quant.errors import TargetError
 from quant.graph.model import attribute, read_model, write_model
-from quant.graph.rectified import spell_out_relus
+from quant.graph.rectified import spell_out_bounds
 from quant.graph.runtime import Runtime, plain_options
 from quant.targets import TARGETS, Availability, Shapes
 from quant.targets.nvidia.options import engine_dialect
@@ -120,7 +120,7 @@ class OnnxRuntime:
     def export(self, model: ir.Model, folder: Path, *, scheme: str, shapes: Mapping[str, Shapes] | None = None) -> Artifact:
         """Write `model.onnx`, one file as long as it is below 1 GiB."""
         del shapes
-        spell_out_relus(model)
+        spell_out_bounds(model)
         size = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None)
         main = write_model(model, folder, single_file=size < _SINGLE_FILE_BELOW_BYTES)
         files = {p.name: digest_of_file(p) for p in sorted(folder.iterdir())}

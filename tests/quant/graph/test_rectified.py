@@ -1,4 +1,4 @@
-"""Relu in other words: the same numbers, and only where ONNX Runtime would drop it."""
+"""Relu and Clip in other words: the same numbers, and only where ONNX Runtime would mistake them."""
 
 import ml_dtypes
 import numpy as np
@@ -7,15 +7,16 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from quant.graph.rectified import spell_out_relus
+from quant.graph.rectified import spell_out_bounds
 from quant.graph.runtime import Runtime
 
 
-def graph(zero):
-    """x -> Relu -> Q -> DQ -> y, quantized to the type of `zero`."""
+def graph(zero, first=None):
+    """x -> Relu (or `first`) -> Q -> DQ -> y, quantized to the type of `zero`."""
     weights = [numpy_helper.from_array(np.float32(0.5), "scale"), numpy_helper.from_array(np.asarray(zero), "zero")]
+    weights += [numpy_helper.from_array(np.float32(number), name) for name, number in (("low", -1), ("high", 2))]
     nodes = [
-        helper.make_node("Relu", ["x"], ["r"], name="relu"),
+        first or helper.make_node("Relu", ["x"], ["r"], name="relu"),
         helper.make_node("QuantizeLinear", ["r", "scale", "zero"], ["q"], name="q"),
         helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="d"),
         helper.make_node("Mul", ["d", "d"], ["y"], name="square"),
@@ -32,7 +33,7 @@ X = {"x": np.float32([-3, -0.5, 0.5, 3])}
 @pytest.mark.parametrize("dtype", [ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2])
 def test_a_relu_before_fp8_is_still_a_relu_in_onnxruntime_with_all_its_optimizations(dtype):
     model = graph(np.zeros((), dtype))
-    assert spell_out_relus(model) == 1
+    assert spell_out_bounds(model) == 1
     assert [node.op_type for node in model.graph] == ["Max", "QuantizeLinear", "DequantizeLinear", "Mul"]
     onnx.checker.check_model(ir.to_proto(model), full_check=True)
     for optimize in (False, "basic", True):
@@ -41,5 +42,25 @@ def test_a_relu_before_fp8_is_still_a_relu_in_onnxruntime_with_all_its_optimizat
 
 def test_a_relu_before_integers_stays_as_it_is():
     model = graph(np.uint8(0))
-    assert spell_out_relus(model) == 0
+    assert spell_out_bounds(model) == 0
     assert next(node.op_type for node in model.graph) == "Relu"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "operators", "expected"),
+    [(["low", "high"], ["Max", "Min"], [-1, -0.5, 0.5, 2]), (["low"], ["Max"], [-1, -0.5, 0.5, 3]), (["", "high"], ["Min"], [-3, -0.5, 0.5, 2])],
+)
+def test_a_clip_before_fp8_loads_in_onnxruntime_with_all_its_optimizations(bounds, operators, expected):
+    model = graph(np.zeros((), ml_dtypes.float8_e4m3fn), helper.make_node("Clip", ["x", *bounds], ["r"], name="clip"))
+    assert spell_out_bounds(model) == 1
+    assert [node.op_type for node in model.graph] == [*operators, "QuantizeLinear", "DequantizeLinear", "Mul"]
+    assert next(node.name for node in model.graph) == "clip"
+    onnx.checker.check_model(ir.to_proto(model), full_check=True)
+    for optimize in (False, "basic", True):
+        np.testing.assert_array_equal(Runtime(model, optimize=optimize).run(X)["y"], np.square(np.float32(expected)))
+
+
+def test_a_clip_that_bounds_nothing_or_stands_before_integers_stays_as_it_is():
+    for zero, inputs in ((np.zeros((), ml_dtypes.float8_e4m3fn), ["x"]), (np.uint8(0), ["x", "low", "high"])):
+        model = graph(zero, helper.make_node("Clip", inputs, ["r"], name="clip"))
+        assert spell_out_bounds(model) == 0

@@ -123,7 +123,7 @@ def test_what_comes_out_of_a_softmax_is_written_from_0_to_1_and_is_not_looked_fo
         (conv(7), "its kernel has 49 taps, and the target's FP8 convolutions take 32 at most"),
         (conv(channels=16), "it has 16 channels, and the target's FP8 convolutions want 17 at least"),
         (conv(outputs=16), "it has 16 channels, and the target's FP8 convolutions want 17 at least"),
-        (conv(channels=16, outputs=16, group=16), "it has 16 channels, and the target's FP8 convolutions want 17 at least"),
+        (conv(channels=32, group=32), "depthwise convolutions lose more than they gain in FP8 (`depthwise: true` takes them)"),
     ],
 )
 def test_convolutions_that_have_no_fp8_kernel_are_left_out_with_the_reason(proto, reason):
@@ -131,8 +131,17 @@ def test_convolutions_that_have_no_fp8_kernel_are_left_out_with_the_reason(proto
 
 
 def test_the_smallest_and_the_largest_convolutions_that_have_one_are_taken():
-    for proto in (conv(5), conv(channels=17, outputs=17), conv(group=32), conv(group=2)):
+    for proto in (conv(5), conv(channels=17, outputs=17), conv(group=2)):
         assert reasons(proto) == {}
+    assert reasons(conv(group=32), depthwise=True) == {}
+    assert reasons(conv(channels=16, outputs=16, group=16), depthwise=True) == {
+        "conv": "it has 16 channels, and the target's FP8 convolutions want 17 at least"
+    }
+
+
+def test_one_input_channel_alone_makes_no_convolution_depthwise():
+    no_limits = Dialect(**{**vars(PLAIN), "fp8": Float8(frozenset({"Conv"}))})
+    assert reasons(conv(channels=1), no_limits) == {}
 
 
 def test_a_target_without_fp8_or_without_its_convolutions_says_so():
