@@ -13,8 +13,10 @@ import numpy as np
 
 from quant.core.rounding.blocks import BlockGrid, Doubles, output_error
 
-POWERS = tuple(float(power) for power in np.arange(0, 21) / 20)
-"""Powers that are tried; 0 leaves the weights as they are."""
+POWERS = tuple(float(power) for power in np.arange(0, 11) / 10)
+"""Powers that are tried first; 0 leaves the weights as they are."""
+_BETWEEN = 0.05
+"""How far from the best of them two more are tried."""
 
 
 def channel_scales(weights: Sequence[Doubles], moments: Doubles, form: BlockGrid) -> tuple[Doubles, float]:
@@ -31,16 +33,19 @@ def channel_scales(weights: Sequence[Doubles], moments: Doubles, form: BlockGrid
     level = np.sqrt(np.diag(moments))
     level = np.maximum(level, level.max() * 1e-4) if level.max() > 0 else np.ones_like(level)
     stacked = np.concatenate(weights)
-    best, least, without = np.ones_like(level), np.inf, np.inf
-    for power in POWERS:
+
+    def tried(power: float) -> tuple[float, Doubles]:
         factors = np.exp2(np.rint(np.log2(_centred(level**power)) * _FINENESS) / _FINENESS)
         scaled = stacked * factors
         rounded = form.nearest(scaled, form.params(*form.extremes(scaled))) / factors
-        error = output_error(rounded - stacked, moments)
-        without = error if power == 0 else without
-        if error < least:
-            best, least = factors, error
-    return best, least / without if without > 0 else 1.0
+        return output_error(rounded - stacked, moments), factors
+
+    found = {power: tried(power) for power in POWERS}
+    best = min(found, key=lambda power: found[power][0])
+    found |= {power: tried(power) for power in (best - _BETWEEN, best + _BETWEEN) if 0 < power < 1}
+    least, factors = min(found.values(), key=lambda pair: pair[0])
+    without = found[0.0][0]
+    return factors, least / without if without > 0 else 1.0
 
 
 _FINENESS = 16
