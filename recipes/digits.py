@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _BATCH = 64
-_LEARNING_RATE = 2e-3
+_LEARNING_RATE = 3e-3
+_WARM_UP = 0.2
+_SHIFT = 2
 _WEIGHT_DECAY = 1e-2
 _SIDE = 28
 _CLASSES = 10
@@ -51,7 +53,7 @@ def _images(path: Path) -> npt.NDArray[np.float32]:
         raise DataError(what, where=str(path), hint='each digit has a file `{"data": [numbers]}`') from error
 
 
-def build(train: Samples, *, network: Literal["cnn", "vit"] = "cnn", epochs: int = 6) -> torch.nn.Module:
+def build(train: Samples, *, network: Literal["cnn", "vit"] = "cnn", epochs: int = 12) -> torch.nn.Module:
     """A network that gives ten `logits` for an `image`, trained on `train`.
 
     The same samples give the same weights, bit for bit, whatever the number of cores: everything runs in one thread, from
@@ -59,7 +61,7 @@ def build(train: Samples, *, network: Literal["cnn", "vit"] = "cnn", epochs: int
 
     Args:
         train: Samples with one feed, `image`, and the label 0 to 9. The recipe's evaluation samples are not among them.
-        network: `cnn`: two convolutions and two products, 106,000 weights; `vit`: three layers of attention over 49 patches, 105,000.
+        network: `cnn`: two convolutions and two products, 106,000 weights; `vit`: three layers of attention over 16 patches, 105,000.
         epochs: Passes over `train`.
     """
     import torch  # noqa: PLC0415 - heavy
@@ -86,7 +88,7 @@ def _convolutions() -> torch.nn.Module:
     return nn.Sequential(first, second, nn.Flatten(), nn.Linear(32 * 49, 64), nn.ReLU(), nn.Linear(64, _CLASSES))
 
 
-def _attention(width: int = 64, heads: int = 4, depth: int = 3, patch: int = 4) -> torch.nn.Module:
+def _attention(width: int = 64, heads: int = 4, depth: int = 3, patch: int = 7) -> torch.nn.Module:
     import torch  # noqa: PLC0415 - heavy
     from torch import nn  # noqa: PLC0415
 
@@ -126,17 +128,19 @@ def _attention(width: int = 64, heads: int = 4, depth: int = 3, patch: int = 4) 
 
 
 def _fit(module: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int) -> None:
-    """AdamW on the cross-entropy, the learning rate falling along a half cosine."""
+    """AdamW on the cross-entropy of images that are moved a little, the learning rate rising first and then falling along a half cosine."""
     import torch  # noqa: PLC0415 - heavy
 
-    order = torch.Generator().manual_seed(_SEED)
+    drawn = torch.Generator().manual_seed(_SEED)
     optimizer = torch.optim.AdamW(module.parameters(), lr=_LEARNING_RATE, weight_decay=_WEIGHT_DECAY)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * -(-len(labels) // _BATCH))
+    steps = epochs * -(-len(labels) // _BATCH)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=_LEARNING_RATE, total_steps=steps, pct_start=_WARM_UP)
     module.train()
     for _ in range(epochs):
-        for rows in torch.split(torch.randperm(len(labels), generator=order), _BATCH):
+        for rows in torch.split(torch.randperm(len(labels), generator=drawn), _BATCH):
+            moved = torch.roll(images[rows], torch.randint(-_SHIFT, _SHIFT + 1, (2,), generator=drawn).tolist(), dims=(2, 3))
             optimizer.zero_grad()
-            loss = torch.nn.functional.cross_entropy(module(images[rows]), labels[rows])
+            loss = torch.nn.functional.cross_entropy(module(moved), labels[rows])
             loss.backward()  # type: ignore[no-untyped-call]  # torch's own signature
             optimizer.step()
             schedule.step()

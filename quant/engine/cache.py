@@ -69,7 +69,7 @@ class StageCache:
             key: Everything that the result depends on, besides code and libraries.
             produce: Writes the result into the (empty) folder it is given.
         """
-        whole = {"stage": name, "key": dict(key), "code": code_digest(), "libraries": library_versions()}
+        whole = self._whole(name, key)
         place = self._root / name.split(":", 1)[0] / digest_of(whole)
         if self._is_sound(place):
             self.seconds.setdefault(name, 0.0)
@@ -85,6 +85,14 @@ class StageCache:
         self._sound.add(place)
         self.seconds[name] = time.monotonic() - start
         return place
+
+    def scratch(self, name: str, key: Mapping[str, Any]) -> Path:
+        """A folder for what a stage writes on its way, which outlives a killed process; who asks for it removes it when the stage is done."""
+        return self._root / "unfinished" / digest_of(self._whole(name, key))
+
+    @staticmethod
+    def _whole(name: str, key: Mapping[str, Any]) -> dict[str, Any]:
+        return {"stage": name, "key": dict(key), "code": code_digest(), "libraries": library_versions()}
 
     def _is_sound(self, place: Path) -> bool:
         """Whether a result is there, and is what was written; read once in a process. One that is damaged goes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from quant.engine.machine import environment
 from quant.engine.metadata import with_metadata
 from quant.engine.prepare import Prepared
 from quant.engine.shapes import input_shapes
+from quant.engine.training import TRAINED, check_training, training_key, training_material
 from quant.errors import DataError, ModelError, QuantError, TargetError
 from quant.graph.model import read_model
 from quant.graph.runtime import Runtime
@@ -36,6 +38,7 @@ from quant.stages.first_run import ARTIFACT_FILE
 from quant.stages.improve import Story
 from quant.stages.measure import requests
 from quant.targets import Shapes, TakesSamples, TakesShapes, Target
+from quant.twin.training.material import Trained
 
 _PLAN, _RANGES, _AUDIT, _SHAPES = "plan.json", "ranges.json", "audit.json", "shapes.json"
 _PREDICTIONS, _FIDELITY, _OUTPUTS, _NOT_FINITE = "predictions.npz", "fidelity.json", "outputs.npz", "not_finite.json"
@@ -55,6 +58,7 @@ class Built:
         graph: The ONNX graph that the engine was given.
         story: What became of the transforms that were tried before it was quantized.
         table: What calibration saw in the model that was quantized; None for the baseline.
+        trained: What training did; None when there was none.
     """
 
     scheme: str
@@ -66,6 +70,7 @@ class Built:
     graph: Path
     story: Story = field(default_factory=lambda: Story(steps=()))
     table: CalibrationTable | None = None
+    trained: Trained | None = None
 
     @property
     def name(self) -> str:
@@ -157,7 +162,14 @@ class Workshop:
 
         def produce(folder: Path) -> None:
             how = self.bound.schemes[scheme]
-            model, done, found = apply(base.path, how, plan=plan, table=base.table, calibrator=self.bound.calibrator, dialect=engine.dialect, given=base.ranges)
+            told: list[Trained] = []
+            training = training_material(self, scratch, told.append) if needs.training else None
+            model, done, found = apply(
+                base.path, how, plan=plan, table=base.table, calibrator=self.bound.calibrator, dialect=engine.dialect, given=base.ranges, training=training
+            )
+            for trained in told:
+                trained.save(folder / TRAINED)
+                found |= {tensor: Range(*pair) for tensor, pair in trained.ranges.items()}
             keep_graph(model, folder)
             artifact = self._export(engine, model, folder / "files", scheme)
             share_graph(folder, artifact, folder / "files")
@@ -173,11 +185,15 @@ class Workshop:
             "table": evidence.digest if needs.ranges or needs.magnitudes or needs.moments else None,
             "target": self._target_key(target),
             "improved": improvement_digest(base) if base.story.steps else None,
+            "training": training_key(self) if needs.training else None,
         }
+        scratch = self.cache.scratch("apply", key)
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
+        shutil.rmtree(scratch, ignore_errors=True)
         ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
         artifact, carried_out = Artifact.load(folder / "files" / ARTIFACT_FILE), PrecisionPlan.load(folder / _PLAN)
-        return Built(scheme, target, artifact, folder / "files", carried_out, ranges, graph_in(folder), base.story, base.table)
+        trained = Trained.load(folder / TRAINED) if (folder / TRAINED).exists() else None
+        return Built(scheme, target, artifact, folder / "files", carried_out, ranges, graph_in(folder), base.story, base.table, trained)
 
     @property
     def _outputs(self) -> dict[str, str]:
@@ -260,6 +276,7 @@ class Workshop:
             QuantError: One cannot.
         """
         check_outputs(self.bound, [spec.name for spec in self.prepared.signature.outputs])
+        check_training(self)
         feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
         samples = self.prepared.data.roles["evaluation"]
 

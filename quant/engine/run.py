@@ -27,6 +27,7 @@ from quant.errors import PlanError, QuantError, RunError, TargetError
 from quant.graph.layers import no_layers
 from quant.recipe.load import load_recipe
 from quant.report.document import Report
+from quant.schemes import study_of
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,8 @@ def _candidate(workshop: Workshop, job: Job, statistics: Statistics, reference: 
     if job.plan is None:
         return Outcome(job.scheme, job.target, status=job.status, reason=job.reason)
     built: Built | None = None
-    emulated = workshop.bound.targets[job.target].emulates(workshop.bound.schemes[job.scheme].base)
+    scheme = workshop.bound.schemes[job.scheme]
+    emulated = study_of(scheme) or workshop.bound.targets[job.target].emulates(scheme.base)
     try:
         built = workshop.build(job.scheme, job.target, job.plan, statistics.table_for(job))
         measured = workshop.evaluate(built, reference)

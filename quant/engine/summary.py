@@ -16,7 +16,19 @@ from quant.core.table import CalibrationTable
 from quant.engine.bind import Bound
 from quant.engine.candidates import Built, Measured, Workshop, metric_values
 from quant.engine.prepare import Prepared
-from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, GateRow, LatencyRow, ModelSummary, RangeRow, TransformRow
+from quant.report.document import (
+    Baseline,
+    Calibration,
+    Candidate,
+    DataSummary,
+    FidelityRow,
+    GateRow,
+    LatencyRow,
+    ModelSummary,
+    RangeRow,
+    TrainingRow,
+    TransformRow,
+)
 from quant.stages.evaluate import Predictions
 
 Status = Literal["measured", "failed", "not available", "not applicable", "not tried"]
@@ -85,6 +97,7 @@ def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, late
                 "plan": built.plan.layers if built.plan else (),
                 "audit": outcome.audit.rows if outcome.audit else (),
                 "transforms": tuple(TransformRow(**step.model_dump()) for step in built.story.steps),
+                "training": TrainingRow.model_validate(built.trained.model_dump(exclude={"ranges"})) if built.trained else None,
                 "unaudited": outcome.audit.unaudited if outcome.audit else "",
                 "artifact": artifact_folder(built),
                 "files": dict(built.artifact.files),

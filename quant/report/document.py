@@ -79,6 +79,42 @@ class TransformRow(Document):
     layers: dict[str, str] = Field(default_factory=dict)
 
 
+class EpochRow(Document):
+    """One pass of training.
+
+    Args:
+        loss: Mean loss over the training samples, while weights changed; None for the state before training.
+        search_loss: Loss on the search samples after it; None without any.
+        metrics: Metric -> value on the search samples.
+    """
+
+    loss: float | None
+    search_loss: float | None = None
+    metrics: dict[str, float] = Field(default_factory=dict)
+
+
+class TrainingRow(Document):
+    """What training did to a candidate.
+
+    Args:
+        role: Role of the samples that it was trained on.
+        samples: How many.
+        loss: What was made small.
+        epochs: What was found after each epoch; the first entry is the state before training.
+        kept: The epoch that was taken; 0: the state before training.
+        weights: Number of weights and biases that were trained.
+        scales: Number of scales that were learned.
+    """
+
+    role: str
+    samples: int
+    loss: str
+    epochs: tuple[EpochRow, ...]
+    kept: int
+    weights: int
+    scales: int
+
+
 class Candidate(Document):
     """One scheme on one target.
 
@@ -101,6 +137,7 @@ class Candidate(Document):
         size_ratio: Size over that of the FP32 artifact of the same target.
         fidelity: Closeness to FP32; None when there is no output to compare.
         transforms: What was tried on the FP32 model before it was quantized, in order.
+        training: How it was trained; None when it was not.
         agreement: The engine against the plain meaning of the graph that it was given; None when they were not compared.
         plan: Every layer's format and reason.
         audit: Planned format against what the engine runs.
@@ -127,6 +164,7 @@ class Candidate(Document):
     fidelity: FidelityRow | None = None
     agreement: Agreement | None = None
     transforms: tuple[TransformRow, ...] = ()
+    training: TrainingRow | None = None
     plan: tuple[LayerChoice, ...] = ()
     audit: tuple[AuditRow, ...] = ()
     unaudited: str = ""

@@ -10,6 +10,7 @@ from quant.report.document import Candidate, Report
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
 from quant.report.speed import choice_sentences, fastest_sentence
+from quant.report.training import epoch_head, epoch_rows, training_sentence
 from quant.report.transforms import transform_rows
 from quant.report.words import NOTHING, count, drop, fixed, in_unit, limit, lower, milliseconds, number, one_line, seconds, size, small_share, upper
 
@@ -92,6 +93,8 @@ def _details(candidate: Candidate) -> list[str]:
         parts.append(_table(head, [_gate(candidate, place) for place in range(len(candidate.gates))]))
     if candidate.transforms:
         parts.append(_table(("transform", "kept", "error before", "error after", "layers", "why"), transform_rows(candidate.transforms)))
+    if candidate.training is not None:
+        parts += [escaped(training_sentence(candidate.training)), _table(epoch_head(candidate.training), epoch_rows(candidate.training))]
     left = [c for c in candidate.plan if c.format in {"fp32", "float32"}]
     if candidate.plan:
         parts.append(f"{count(len(candidate.plan), 'layer')} in the plan, {len(left)} left in FP32.")

@@ -18,6 +18,7 @@ from quant.report.picture import draw
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
 from quant.report.speed import choice_sentences, fastest_sentence
+from quant.report.training import epoch_head, epoch_rows, training_sentence
 from quant.report.transforms import transform_rows
 from quant.report.words import drop, fixed, in_unit, limit, lower, plain, upper, visible
 
@@ -55,6 +56,7 @@ def _environment() -> Environment:
     made.filters.update(_filters())
     made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, title=title, units=_units)
     made.globals.update(agreement_sentences=agreement_sentences, output_rows=output_rows, transform_rows=transform_rows)
+    made.globals.update(training_sentence=training_sentence, epoch_head=epoch_head, epoch_rows=epoch_rows)
     made.globals.update(audit_sentences=audit_sentences, finding=finding, signs=_FINDINGS)
     return made
 

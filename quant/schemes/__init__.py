@@ -110,3 +110,9 @@ def cost(scheme: Scheme) -> tuple[int, int]:
         ['int8-dynamic', 'fp16', 'int8']
     """
     return _DATA.index(scheme.data), -ir.DataType(FORMATS[scheme.base].encoding.data_type).bitwidth
+
+
+def study_of(scheme: Scheme) -> str | None:
+    """Why no engine is faster for what a scheme makes with its options; None where one may be."""
+    found: str | None = getattr(scheme, "study", None)
+    return found

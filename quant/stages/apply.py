@@ -18,6 +18,7 @@ from quant.graph.body import write_body
 from quant.graph.importing.opset import raise_opset
 from quant.graph.model import read_model
 from quant.schemes import Evidence, Scheme
+from quant.twin.training.material import Material
 
 
 def apply(
@@ -29,6 +30,7 @@ def apply(
     calibrator: Calibrator,
     dialect: Dialect,
     given: Mapping[str, Range] | None = None,
+    training: Material | None = None,
 ) -> tuple[ir.Model, PrecisionPlan, dict[str, Range]]:
     """Quantize the model in `path` by `plan`.
 
@@ -40,6 +42,7 @@ def apply(
         calibrator: How ranges are chosen from them.
         dialect: The form of graph that the target wants.
         given: Tensor -> range that was chosen already.
+        training: What a scheme that trains is given.
 
     Returns:
         The quantized graph, the plan as it was carried out, and every range that was chosen for a tensor.
@@ -55,7 +58,7 @@ def apply(
         found |= {name: chosen for name, chosen in (given or {}).items() if needs.ranges.get(name) == grid}
         wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g == grid and name not in found}
         found |= ranges(wanted, calibrator, grid, workers=worker_count())
-    done = scheme.apply(model, plan, Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments), dialect)
+    done = scheme.apply(model, plan, Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments, training), dialect)
     if grid_of_base is not None:
         done = write_body(model, done, table.magnitudes, dialect.body)
     return model, done, found
