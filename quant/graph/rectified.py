@@ -8,6 +8,8 @@ import onnx_ir as ir
 from quant.graph.model import add_initializer
 from quant.graph.names import Names
 
+_MOVING = frozenset({"Flatten", "Identity", "MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+"""Operators whose outputs are values of their inputs: ONNX Runtime moves a QuantizeLinear from behind most of them to their front."""
 _SIGNED_FLOATS = frozenset({ir.DataType.FLOAT8E4M3FN, ir.DataType.FLOAT8E5M2, ir.DataType.FLOAT4E2M1})
 
 
@@ -15,11 +17,12 @@ def spell_out_bounds(model: ir.Model) -> int:
     """Write each Relu and Clip that is quantized to floats of 8 or 4 bits as Max and Min, in place; gives their number.
 
     ONNX Runtime 1.32 drops a Relu before a QuantizeLinear whose zero point has all bits 0, as if that were the lowest code. It is
-    of unsigned integers; of FP8 it is 0 itself, so that everything negative comes through (its optimizer `ReluQuantRewrite`). A Clip
-    there it refuses to load, for want of that type's ends (`ClipQuantRewrite`).
+    of unsigned integers; of FP8 it is 0 itself, so that everything negative comes through (its optimizer `ReluQuantRewrite`), also
+    where only operators that move values stand between them: it brings the QuantizeLinear past those first
+    (`QDQPropagationTransformer`). A Clip before FP8 it refuses to load, for want of that type's ends (`ClipQuantRewrite`).
     """
     names = Names(model.graph)
-    found = [node for node in model.graph if _bounds_something(node) and any(_to_floats(reader) for reader, _ in node.outputs[0].uses())]
+    found = [node for node in model.graph if _bounds_something(node) and _is_quantized_to_floats(node.outputs[0])]
     for node in found:
         output = node.outputs[0]
         value = node.inputs[0]
@@ -34,6 +37,11 @@ def spell_out_bounds(model: ir.Model) -> int:
         model.graph.remove(node, safe=True)
         value.name = name
     return len(found)
+
+
+def _is_quantized_to_floats(value: ir.Value) -> bool:
+    """Whether `value` is quantized to floats of few bits, as it is or moved."""
+    return any(_to_floats(n) or (n.op_type in _MOVING and at == 0 and _is_quantized_to_floats(n.outputs[0])) for n, at in value.uses())
 
 
 def _bounds_something(node: ir.Node) -> bool:

@@ -40,6 +40,37 @@ def test_a_relu_before_fp8_is_still_a_relu_in_onnxruntime_with_all_its_optimizat
         np.testing.assert_array_equal(Runtime(model, optimize=optimize).run(X)["y"], np.float32([0, 0, 0.25, 9]))
 
 
+MOVERS = {
+    "Reshape": ("Reshape", ["r", "shape"], {}),
+    "Flatten": ("Flatten", ["r"], {}),
+    "Transpose": ("Transpose", ["r"], {}),
+    "Squeeze": ("Squeeze", ["r", "axis"], {}),
+    "Unsqueeze": ("Unsqueeze", ["r", "axis"], {}),
+    "Slice": ("Slice", ["r", "start", "end"], {}),
+    "MaxPool": ("MaxPool", ["r"], {"kernel_shape": [1, 1]}),
+    "Identity": ("Identity", ["r"], {}),
+}
+
+
+@pytest.mark.parametrize("name", MOVERS)
+def test_a_relu_whose_moved_values_become_fp8_is_still_a_relu_in_onnxruntime(name):
+    model = graph(np.zeros((), ml_dtypes.float8_e4m3fn))
+    proto = ir.to_proto(model)
+    op, inputs, attributes = MOVERS[name]
+    mover = helper.make_node(op, inputs, ["m"], name="mover", **attributes)
+    proto.graph.node.insert(1, mover)
+    proto.graph.node[2].input[0] = "m"
+    for number, values in (("shape", [-1, 1]), ("axis", [0]), ("start", [0, 0]), ("end", [9, 9])):
+        proto.graph.initializer.append(numpy_helper.from_array(np.int64(values), number))
+    proto.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 1, 4]))
+    proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", TensorProto.FLOAT, None))
+    moved = ir.from_proto(proto)
+    assert spell_out_bounds(moved) == 1
+    for optimize in (False, "basic", True):
+        found = Runtime(moved, optimize=optimize).run({"x": X["x"].reshape(1, 1, 1, 4)})["y"]
+        np.testing.assert_array_equal(found.reshape(-1), np.float32([0, 0, 0.25, 9]))
+
+
 def test_a_relu_before_integers_stays_as_it_is():
     model = graph(np.uint8(0))
     assert spell_out_bounds(model) == 0
