@@ -49,13 +49,17 @@ class Document(BaseModel):
             raise RunError(f"not a {cls.__name__}: {str(error).splitlines()[0]}", where=str(path)) from error
 
 
+HIGHER_PRECISION = frozenset({"fp32", "fp16", "bf16"})
+"""Formats that a layer is left in when a plan of fewer bits leaves it out."""
+
+
 class LayerChoice(Document):
     """What one layer runs in, and why.
 
     Args:
         layer: Name of the layer, as in the user's file.
         op: ONNX operator type.
-        format: Number format of its product: `fp32`, `fp16` or `int8`.
+        format: Number format of its product: `fp32`, `fp16`, `int8`, `int4`, …
         reason: Why, in a few words.
     """
 
@@ -70,7 +74,7 @@ class PrecisionPlan(Document):
 
     Args:
         scheme: The scheme that made this plan.
-        base: Format of quantized layers.
+        base: Format of quantized layers; of a plan with several, that of most.
         layers: One choice for every layer of the graph, in graph order.
     """
 
@@ -80,13 +84,30 @@ class PrecisionPlan(Document):
 
     @property
     def quantized(self) -> tuple[str, ...]:
-        """Names of the layers that run in the scheme's format."""
-        return tuple(choice.layer for choice in self.layers if choice.format == self.base)
+        """Names of the layers that run in the plan's format, or in another that is no floating point of higher precision."""
+        return tuple(choice.layer for choice in self.layers if self._is_quantized(choice))
 
     @property
     def exclusions(self) -> tuple[LayerChoice, ...]:
         """The layers left in higher precision."""
-        return tuple(choice for choice in self.layers if choice.format != self.base)
+        return tuple(choice for choice in self.layers if not self._is_quantized(choice))
+
+    def _is_quantized(self, choice: LayerChoice) -> bool:
+        return choice.format == self.base or choice.format not in HIGHER_PRECISION
+
+    def part(self, number_format: str) -> PrecisionPlan:
+        """The plan for one of its formats alone; layers of the others stay in FP32.
+
+        Example:
+            >>> two = [LayerChoice(layer=n, op="MatMul", format=f, reason="") for n, f in (("a", "int8"), ("b", "int4"))]
+            >>> PrecisionPlan(scheme="mixed", base="int8", layers=tuple(two)).part("int4").quantized
+            ('b',)
+        """
+        own = (
+            c if c.format == number_format or not self._is_quantized(c) else c.model_copy(update={"format": "fp32", "reason": f"planned in {c.format}"})
+            for c in self.layers
+        )
+        return PrecisionPlan(scheme=self.scheme, base=number_format, layers=tuple(own))
 
 
 class Artifact(Document):

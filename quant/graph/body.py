@@ -45,11 +45,11 @@ def write_body(model: ir.Model, plan: PrecisionPlan, magnitudes: Mapping[str, fl
     nodes = {str(node.name): node for node in model.graph}
     write_fp16(model, keep=keep, dtype=dtype)
     _join_casts(model.graph, dtype)
-    return PrecisionPlan(scheme=plan.scheme, base=plan.base, layers=tuple(_choice(c, plan.base, body, keep.get(nodes[c.layer])) for c in plan.layers))
+    return PrecisionPlan(scheme=plan.scheme, base=plan.base, layers=tuple(_choice(c, body, keep.get(nodes[c.layer])) for c in plan.layers))
 
 
-def _choice(choice: LayerChoice, base: str, body: str, kept: str | None) -> LayerChoice:
-    if choice.format == base:
+def _choice(choice: LayerChoice, body: str, kept: str | None) -> LayerChoice:
+    if choice.format != "fp32":
         return choice
     if kept is None:
         return LayerChoice(layer=choice.layer, op=choice.op, format=body, reason=choice.reason)
