@@ -159,17 +159,35 @@ def _import_huggingface(context: _Context, path: Path) -> ImportReport:
 
 
 def _import_torch(context: _Context) -> ImportReport:
-    from quant.graph.importing.torch_export import export, run_torch  # noqa: PLC0415 - brings torch
-    from quant.graph.importing.torch_module import build_module, export_feed  # noqa: PLC0415
+    from quant.graph.importing.torch_module import build_module  # noqa: PLC0415 - brings torch
 
     module = build_module(
         context.spec.source, context.spec.arguments, base=context.base, trust_code=context.trust_code, where=context.where, train=context.train
     )
-    arrays, dynamic = export_feed(module, context.examples, context.batch_axes, where=context.where)
+    return import_module(module, context.folder, examples=context.examples, batch_axes=context.batch_axes, where=context.where)
+
+
+def import_module(module: Any, folder: Path, *, examples: Sequence[Feed], batch_axes: Mapping[str, int | None], where: str = "") -> ImportReport:
+    """Bring a torch module in as `folder/model.onnx`, with its large weights beside it.
+
+    Args:
+        module: A `torch.nn.Module` in inference mode and FP32.
+        folder: Where the graph is written; it is there already.
+        examples: A few feeds, on which every step is compared.
+        batch_axes: Input -> its batch axis, None for an input without one; 0 for those not named.
+        where: Place in the recipe, for messages.
+
+    Raises:
+        ModelError: The module cannot be exported or run.
+    """
+    from quant.graph.importing.torch_export import export, run_torch  # noqa: PLC0415 - brings torch
+    from quant.graph.importing.torch_module import export_feed  # noqa: PLC0415
+
+    arrays, dynamic = export_feed(module, examples, batch_axes, where=where)
     names = list(run_torch(module, [arrays])[0])
     model = export(module, _as_tensors(arrays), dynamic, outputs=names)
-    feeds = batches(model, context.examples, context.batch_axes)
-    return _compare("torch", model, Trial(feeds, context.folder), lambda: run_torch(module, feeds))
+    feeds = batches(model, examples, batch_axes)
+    return _compare("torch", model, Trial(feeds, folder), lambda: run_torch(module, feeds))
 
 
 def _as_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
