@@ -46,7 +46,8 @@ class Product:
         """Number format of the layer."""
         if set(self.operands) <= {"int8", "uint8"} and self.sums == "int32":
             return "int8"
-        return "fp32" if self.sums == "float32" else "unknown"  # halves are widened before they are multiplied
+        # Halves are widened before they are multiplied; in a table they are only looked up.
+        return {"float32": "fp32", "float16": "fp16"}.get(self.sums, "unknown")
 
     @property
     def kernel(self) -> str:
@@ -78,7 +79,7 @@ def build_library(model: ir.Model, path: Path, *, cpu: str) -> dict[str, Product
     dot = bool(codegen.llvm_cpu_has_features(_DOT_FEATURE, aim))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TVM's own, about names and shapes that it can do with
-        module = import_graph(ir.to_proto(model))
+        module = import_graph(ir.to_proto(ir.external_data.load_to_model(model)))
         try:
             module = _lowered(module, aim)
             found = _scheduled(module, dot=dot)
@@ -124,7 +125,7 @@ def products(name: str, function: Any) -> Iterator[tuple[str, Product]]:
         if LAYER not in block.annotations or not block.reads:
             continue
         sums = block.writes[0].source
-        operands = sorted({str(region.source.dtype) for region in block.reads if not region.source.same_as(sums)} - {"int64"}, reverse=True)
+        operands = sorted({str(region.source.dtype) for region in block.reads if not region.source.same_as(sums)} - {"int64", "int32"}, reverse=True)
         instruction = DOT if DOT in str(block.body) else ""
         yield str(block.annotations[LAYER]), Product(name, tuple(operands), str(sums.dtype), instruction)
 

@@ -22,17 +22,17 @@ import numpy.typing as npt
 import onnx
 from tvm import relax, tirx, topi
 from tvm.ir import GenericConst, is_prim_expr
-from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
+from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter, onnx_input
 
 from quant.errors import TargetError
 from quant.targets.relax import kernels
 from quant.targets.relax.layout import ChannelsLast
 
-_FUSES = {"op_pattern": 4}
-"""To TVM: what follows element by element may be computed along with this."""
-_ELEMENTWISE = {"op_pattern": 0}
-_NEVER_FUSED = {"op_pattern": 8}
+# How a function may be fused, as TVM numbers it: element by element, with what follows element by element, not at all.
+_ELEMENTWISE, _WITH_WHAT_FOLLOWS, _ALONE = 0, 4, 8
 _MOVING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Identity"})
+_TYPED = frozenset({"Cast", "CastLike", "If", "QuantizeLinear", "DequantizeLinear"}) | _MOVING
+"""Operators that say themselves what type they give, or take a tensor as it is; all others compute halves in FP32."""
 _MATRIX = 2
 _SOFTMAX_ALONG_ONE_AXIS = 13
 """Operator set from which Softmax goes along one axis; before, along all from one on."""
@@ -77,8 +77,14 @@ def import_graph(model: onnx.ModelProto) -> Any:
         TargetError: TVM refuses a node.
     """
     opset = next(o.version for o in model.opset_import if o.domain in {"", "ai.onnx"})
-    with contextlib.redirect_stdout(io.StringIO()):  # TVM prints what it refuses
-        return Importer().from_onnx(model.graph, opset)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):  # TVM prints what it refuses
+            return Importer().from_onnx(model.graph, opset)
+    except TargetError:
+        raise
+    except Exception as error:  # as in `Importer`
+        node = next((n for n in model.graph.node if n.op_type in str(error).replace(",", " ").split()), None)
+        raise refusal(error, node.name if node is not None else "", node.op_type if node is not None else "") from error
 
 
 class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
@@ -135,9 +141,20 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
         return found
 
     def _converted(self, op_name: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int) -> Any:
-        from tvm.relax.frontend.onnx.onnx_frontend import onnx_input  # noqa: PLC0415
+        halves = [isinstance(getattr(v, "ty", None), relax.TensorType) and _dtype(v) == "float16" for v in inputs]
+        if op_name in _TYPED or not any(halves):
+            return self._emit(super()._convert_operator(op_name, onnx_input(inputs), attrs, opset))
+        wide = [self._cast(v, "float32") if half else v for v, half in zip(inputs, halves, strict=True)]
+        return self._cast(self._emit(super()._convert_operator(op_name, onnx_input(wide), attrs, opset)), "float16", of="float32")
 
-        return self._emit(super()._convert_operator(op_name, onnx_input(inputs), attrs, opset))
+    def _cast(self, value: Any, dtype: str, *, of: str | None = None) -> Any:
+        """`value` in another type; of several, those of type `of`."""
+        if isinstance(value, relax.Tuple):
+            return relax.Tuple([self._cast(field, dtype, of=of) for field in value.fields])
+        if of is not None and not (isinstance(getattr(value, "ty", None), relax.TensorType) and _dtype(value) == of):
+            return value
+        array = self._array(value)
+        return relax.const(array.astype(dtype)) if array is not None else self._emit(relax.op.astype(value, dtype))
 
     # Layers
 
@@ -149,22 +166,31 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
             return None
         window = _window(attrs, shape[2:], _shape(x)[2:])
         weights = self._codes_of_weights(w, axis=0)
-        codes = self._codes.get(x) if weights is not None else None
+        codes = self._unsigned(self._codes.get(x)) if weights is not None else None
         array = weights.codes if codes is not None and weights is not None else self._array(w)
-        if array is None or (group != 1 and not shape[0] == _shape(x)[1] == group):
+        if array is None:
             return self._direct(name, inputs, window, group)
-        data = self._last.of(codes.values if codes is not None else x)
-        zero = codes.zero if codes is not None else 0
-        if group == 1:
-            sums = self._kernel(lambda d, k: kernels.convolution(d, k, layer=name, channels=channels, window=window, zero=zero), data, kernels.pack(array))
-        else:
-            packed = np.ascontiguousarray(np.moveaxis(array[:, 0], 0, -1))
-            sums = self._kernel(lambda d, k: kernels.depthwise(d, k, layer=name, window=window, zero=zero), data, packed)
+        sums = self._slid(name, self._last.of(codes.values if codes is not None else x), array, window, group=group, zero=codes.zero if codes is not None else 0)
         if codes is not None and weights is not None:
             sums = self._scaled(sums, codes, weights, array.reshape(channels, -1).sum(axis=1, dtype=np.int64))
-        if bias is not None:
-            sums = self._emit(relax.op.add(sums, bias))
-        return self._last.first(sums)
+        return self._last.first(self._plus(sums, bias, x))
+
+    def _slid(self, name: str, data: Any, array: npt.NDArray[Any], window: kernels.Window, *, group: int, zero: int) -> Any:
+        """Sums of a convolution over `data`, both with their channels last."""
+        channels = array.shape[0]
+        if group == 1:
+            return self._kernel(
+                "convolution", lambda d, k: kernels.convolution(d, k, layer=name, channels=channels, window=window, zero=zero), data, kernels.pack(array)
+            )
+        if channels == group == _shape(data)[-1]:
+            by_channel = np.ascontiguousarray(np.moveaxis(array[:, 0], 0, -1))
+            return self._kernel("depthwise", lambda d, k: kernels.depthwise(d, k, layer=name, window=window, zero=zero), data, by_channel)
+        share = channels // group
+        packed = np.stack([kernels.pack(part) for part in np.split(array, group)])
+        sums = self._kernel("grouped", lambda d, k: kernels.grouped(d, k, layer=name, channels=share, window=window, zero=zero), data, packed)
+        rank = len(_shape(sums))
+        behind = self._emit(relax.op.permute_dims(sums, [0, *range(2, rank - 1), 1, rank - 1]))
+        return self._emit(relax.op.reshape(behind, [*_shape(behind)[:-2], channels]))
 
     def _conv_transpose(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """As a convolution over the input with zeros between its values; its weight is turned around."""
@@ -186,69 +212,75 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
         def compute(data: Any, packed: Any) -> Any:
             return kernels.convolution(kernels.spread(data, strides), packed, layer=name, channels=shape[1], window=window)
 
-        sums = self._kernel(compute, self._last.of(x), kernels.pack(np.ascontiguousarray(turned)))
-        return self._last.first(self._emit(relax.op.add(sums, bias)) if bias is not None else sums)
+        sums = self._kernel("transposed", compute, self._last.of(x), kernels.pack(np.ascontiguousarray(turned)))
+        return self._last.first(self._plus(sums, bias, x))
 
     def _direct(self, name: str, inputs: Sequence[Any], window: kernels.Window, group: int) -> Any:
         x, w, bias = inputs[0], inputs[1], inputs[2]
-        found = self._kernel(lambda d, k: kernels.grouped(d, k, layer=name, window=window, group=group), x, w)
-        if bias is None:
-            return found
-        return self._emit(relax.op.add(found, relax.op.reshape(bias, [1, -1] + [1] * (len(_shape(x)) - 2))))
+        found = self._kernel("direct", lambda d, k: kernels.direct(d, k, layer=name, window=window, group=group), x, w)
+        if bias is not None:
+            bias = self._emit(relax.op.reshape(bias, [1, -1] + [1] * (len(_shape(x)) - 2)))
+        return self._plus(found, bias, x)
 
     def _matmul(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         del attrs
-        return self._product(name, inputs[0], inputs[1])
+        return self._plus(self._product(name, inputs[0], inputs[1]), None, inputs[0])
 
     def _product(self, name: str, left: Any, right: Any) -> Any:
         """`left @ right`."""
         shapes = _shape(left), _shape(right)
         if len(shapes[0]) == 1:
-            product = self._product(name, self._emit(relax.op.expand_dims(left, 0)), right)
-            return self._emit(relax.op.squeeze(product, -2))
+            row = self._moved(left, lambda v: relax.op.expand_dims(v, 0), lambda a: a[None])
+            return self._emit(relax.op.squeeze(self._product(name, row, right), -2))
         if len(shapes[1]) == 1:
-            column = self._array(right)
-            wide = relax.const(column[:, None]) if column is not None else self._emit(relax.op.expand_dims(right, 1))
-            return self._emit(relax.op.squeeze(self._product(name, left, wide), -1))
+            column = self._moved(right, lambda v: relax.op.expand_dims(v, 1), lambda a: a[:, None])
+            return self._emit(relax.op.squeeze(self._product(name, left, column), -1))
         weights = self._codes_of_weights(right, axis=1) if len(shapes[1]) == _MATRIX else None
-        codes = self._codes.get(left)
+        codes = self._unsigned(self._codes.get(left))
         if codes is not None and weights is not None:
             sums = self._by_weights(name, codes.values, weights.codes, zero=codes.zero)
             return self._scaled(sums, codes, weights, weights.codes.sum(axis=0, dtype=np.int64))
         array = self._array(right) if len(shapes[1]) == _MATRIX else None
         if array is not None:
             return self._by_weights(name, left, array)
-        other = self._codes.get(right)
-        if codes is not None and other is not None and other.zero == 0 and _dtype(codes.values) == "uint8" and _dtype(other.values) == "int8":
+        other = self._signed(self._codes_of(right))
+        if codes is not None and other is not None:
             return self._of_codes(name, codes, other)
-        return self._kernel(lambda a, b: kernels.product(a, b, layer=name), left, right)
+        return self._kernel("product", lambda a, b: kernels.product(a, b, layer=name), left, right)
 
     def _by_weights(self, name: str, left: Any, array: npt.NDArray[Any], *, zero: int = 0) -> Any:
         """Products with a constant matrix `[in, out]`."""
         channels = array.shape[1]
         packed = kernels.pack(np.ascontiguousarray(array.T))
-        return self._kernel(lambda a, k: kernels.rows(a, k, layer=name, channels=channels, zero=zero), left, packed)
+        return self._kernel("rows", lambda a, k: kernels.rows(a, k, layer=name, channels=channels, zero=zero), left, packed)
 
     def _of_codes(self, name: str, left: Codes, right: Codes) -> Any:
-        sums = self._kernel(lambda a, b: kernels.product(a, b, layer=name), left.values, right.values)
-        if left.zero:
-            columns = self._emit(relax.op.sum(relax.op.astype(right.values, "int32"), axis=-2, keepdims=True))
-            sums = self._emit(relax.op.subtract(sums, self._emit(relax.op.multiply(columns, relax.const(left.zero, "int32")))))
+        """Sum of (a - za) (b - zb) = sum of a b - za * (sum of b) - zb * (sum of a) + za zb * (length of the sum)."""
+        sums = self._kernel("product", lambda a, b: kernels.product(a, b, layer=name), left.values, right.values)
+        for codes, zero, axis in ((right, left.zero, -2), (left, right.zero, -1)):
+            if zero:
+                whole = self._emit(relax.op.sum(self._emit(relax.op.astype(codes.values, "int32")), axis=axis, keepdims=True))
+                sums = self._emit(relax.op.subtract(sums, self._emit(relax.op.multiply(whole, relax.const(zero, "int32")))))
+        if left.zero and right.zero:
+            length = _shape(left.values)[-1]
+            if not isinstance(length, int):
+                raise TargetError(f"the layer multiplies along an axis of dynamic length {length}, with two zero points", where=f"layer {name!r}")
+            sums = self._emit(relax.op.add(sums, relax.const(left.zero * right.zero * length, "int32")))
         scale = np.float32(np.float64(left.scale) * np.float64(right.scale))
         return self._emit(relax.op.multiply(self._emit(relax.op.astype(sums, "float32")), relax.const(scale)))
 
     def _gemm(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         left, right, bias = inputs[0], inputs[1], inputs[2]
         if attrs.get("transA", 0):
-            left = self._moved(left, lambda v: relax.op.permute_dims(v, [1, 0]))
+            left = self._moved(left, lambda v: relax.op.permute_dims(v, [1, 0]), np.transpose)
         if attrs.get("transB", 0):
-            right = self._moved(right, lambda v: relax.op.permute_dims(v, [1, 0]))
+            right = self._moved(right, lambda v: relax.op.permute_dims(v, [1, 0]), np.transpose)
         found = self._product(name, left, right)
         if (alpha := float(attrs.get("alpha", 1.0))) != 1.0:
-            found = self._emit(relax.op.multiply(found, relax.const(np.asarray(alpha, _dtype(found)))))
+            found = self._emit(relax.op.multiply(found, relax.const(np.float32(alpha))))
         if bias is not None and (beta := float(attrs.get("beta", 1.0))) != 1.0:
-            bias = self._emit(relax.op.multiply(bias, relax.const(np.asarray(beta, _dtype(found)))))
-        return found if bias is None else self._emit(relax.op.add(found, bias))
+            bias = self._emit(relax.op.multiply(self._cast(bias, "float32", of="float16"), relax.const(np.float32(beta))))
+        return self._plus(found, bias, left)
 
     def _matmul_integer(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         del attrs
@@ -259,6 +291,10 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
             return None
         if zero is not None and math.prod(_shape(zero)) != 1:
             return None
+        if len(_shape(left)) == 1:
+            row = self._emit(relax.op.expand_dims(left, 0))
+            found = self._matmul_integer(name, [row, *list(inputs)[1:]], {})
+            return None if found is None else self._emit(relax.op.squeeze(found, 0))
         sums = self._by_weights(name, left, array)
         if zero is None:
             return sums
@@ -268,12 +304,10 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
 
     def _gather(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         table, indices = inputs[0], inputs[1]
-        array = self._array(table)
-        if array is None or array.ndim != _MATRIX or array.dtype != np.float32 or int(attrs.get("axis", 0)) != 0:
+        if not all(isinstance(getattr(v, "ty", None), relax.TensorType) for v in (table, indices)) or isinstance(indices, GenericConst):
             return None
-        if isinstance(indices, GenericConst) or not isinstance(getattr(indices, "ty", None), relax.TensorType):
-            return None
-        return self._emit_te(lambda t, i: kernels.lookup(t, i, layer=name), _NEVER_FUSED, relax.const(array), indices)
+        axis = int(attrs.get("axis", 0)) % len(_shape(table))
+        return self._emit_te("lookup", lambda t, i: kernels.lookup(t, i, axis=axis, layer=name), _ALONE, table, indices)
 
     def _clip(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         """With constant bounds, in one step."""
@@ -299,19 +333,19 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
         rank = len(_shape(x))
         if _dtype(x) != "float32" or self.opset < _SOFTMAX_ALONG_ONE_AXIS or int(attrs.get("axis", -1)) % rank != rank - 1:
             return None
-        return self._emit_te(lambda v: kernels.softmax(v, rank - 1), _NEVER_FUSED, x)
+        return self._emit_te("softmax", lambda v: kernels.softmax(v, rank - 1), _ALONE, x)
 
     def _erf(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         del name, attrs
         if _dtype(inputs[0]) != "float32":
             return None
-        return self._last.elementwise(inputs[0], lambda v: self._emit_te(topi.fast_erf, _ELEMENTWISE, v))
+        return self._last.elementwise(inputs[0], lambda v: self._emit_te("erf", topi.fast_erf, _ELEMENTWISE, v))
 
     def _gelu(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         del name
         if _dtype(inputs[0]) != "float32" or attrs.get("approximate", b"none") != b"none":
             return None
-        return self._last.elementwise(inputs[0], lambda v: self._emit_te(kernels.gelu, _ELEMENTWISE, v))
+        return self._last.elementwise(inputs[0], lambda v: self._emit_te("gelu", kernels.gelu, _ELEMENTWISE, v))
 
     # Quantizers
 
@@ -331,7 +365,7 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
         limits = np.iinfo(dtype)
         if _dtype(x) != "float32":
             x = self._emit(relax.op.astype(x, "float32"))
-        return self._emit_te(lambda v, s, z: kernels.codes(v, s, z, dtype=dtype, low=int(limits.min), high=int(limits.max)), _ELEMENTWISE, x, scale, zero)
+        return self._emit_te("codes", lambda v, s, z: kernels.codes(v, s, z, dtype=dtype, low=int(limits.min), high=int(limits.max)), _ELEMENTWISE, x, scale, zero)
 
     def _dequantize(self, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) -> Any:
         del name
@@ -363,8 +397,12 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
         """UINT8 codes, scale and zero point from the range that the input has, 0 included."""
         del name, attrs
         x, nothing, most = inputs[0], relax.const(np.float32(0)), relax.const(np.float32(255))
-        high = self._emit(relax.op.maximum(self._emit(relax.op.max(x)), nothing))
-        low = self._emit(relax.op.minimum(self._emit(relax.op.min(x)), nothing))
+        length = _shape(x)[-1] if _shape(x) else None
+        if isinstance(length, int) and length % kernels.LANES == 0:
+            high, low = (self._emit_te("extreme", lambda v, largest=largest: kernels.extreme(v, largest=largest), _ALONE, x) for largest in (True, False))
+        else:
+            high = self._emit(relax.op.maximum(self._emit(relax.op.max(x)), nothing))
+            low = self._emit(relax.op.minimum(self._emit(relax.op.min(x)), nothing))
         scale = self._emit(relax.op.divide(self._emit(relax.op.subtract(high, low)), most))
         # A range without width has scale 0, and all its values are 0: any other scale gives the same codes.
         safe = self._emit(relax.op.where(self._emit(relax.op.greater(scale, nothing)), scale, relax.const(np.float32(1))))
@@ -374,15 +412,18 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
 
     # What they share
 
-    def _kernel(self, compute: Callable[..., Any], left: Any, right: Any) -> Any:
-        """The result of a kernel, in the type of what goes into it, or INT32."""
-        right = right if isinstance(right, relax.Expr) else relax.const(right)
-        found = self._emit_te(compute, _FUSES, left, right)
-        half = _dtype(left)
-        return self._emit(relax.op.astype(found, half)) if half in {"float16", "bfloat16"} else found
+    def _kernel(self, title: str, compute: Callable[..., Any], left: Any, right: Any) -> Any:
+        """The sums of a kernel: FP32, or INT32 where it multiplies codes."""
+        return self._emit_te(title, compute, _WITH_WHAT_FOLLOWS, left, right if isinstance(right, relax.Expr) else relax.const(right))
 
-    def _emit_te(self, compute: Callable[..., Any], attributes: dict[str, int], *inputs: Any) -> Any:
-        return self.bb.emit_te(compute, *inputs, primfunc_attrs=attributes)
+    def _plus(self, sums: Any, bias: Any, source: Any) -> Any:
+        """What a layer gives, in the type of its source."""
+        if bias is not None:
+            sums = self._emit(relax.op.add(sums, self._cast(bias, "float32", of="float16")))
+        return self._cast(sums, "float16") if _dtype(source) == "float16" else sums
+
+    def _emit_te(self, title: str, compute: Callable[..., Any], pattern: int, *inputs: Any) -> Any:
+        return self.bb.emit_te(compute, *inputs, primfunc_name_hint=title, primfunc_attrs={"op_pattern": pattern})
 
     def _scaled(self, sums: Any, codes: Codes, weights: Weights, columns: npt.NDArray[np.int64]) -> Any:
         """Sums of products of codes -> what they stand for, with the channels on the last axis."""
@@ -403,14 +444,15 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
             return None
         return found
 
-    def _moved(self, value: Any, move: Callable[[Any], Any]) -> Any:
-        """`value` transposed, and the codes that it came from along with it."""
+    def _moved(self, value: Any, move: Callable[[Any], Any], move_array: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> Any:
+        """`value` transposed, or with an axis of length 1 more, and the codes that it came from along with it."""
         array = self._array(value)
         if array is not None:
-            found = relax.const(np.ascontiguousarray(array.T))
+            found = relax.const(np.ascontiguousarray(move_array(array)))
             if value in self._weights:
-                w = self._weights[value]
-                self._weights[found] = Weights(np.ascontiguousarray(w.codes.T), w.scale, w.zero, None if w.axis is None else 1 - w.axis)
+                was = self._weights[value]
+                # Of two axes, that of the channels changes places with the other; a vector has one scale.
+                self._weights[found] = Weights(np.ascontiguousarray(move_array(was.codes)), was.scale, was.zero, None if was.axis is None else 1 - was.axis)
             return found
         found = self._emit(move(value))
         if value in self._codes:
@@ -418,10 +460,32 @@ class Importer(ONNXGraphImporter):  # type: ignore[misc]  # TVM has no types
             self._codes[found] = Codes(self._emit(move(codes.values)), codes.scale, codes.zero)
         return found
 
+    def _codes_of(self, value: Any) -> Codes | None:
+        """The codes that a tensor came from, with one scale for all; a constant's as well."""
+        weights = self._weights.get(value)
+        if weights is None or weights.axis is not None or weights.codes.dtype not in (np.int8, np.uint8):
+            return self._codes.get(value)
+        return Codes(relax.const(weights.codes), np.float32(weights.scale.item()), int(weights.zero.item()))  # type: ignore[arg-type]
+
+    def _unsigned(self, codes: Codes | None) -> Codes | None:
+        """UINT8 codes, which kernels take on the left."""
+        return self._shifted(codes, "uint8", 128) if codes is not None and _dtype(codes.values) == "int8" else codes
+
+    def _signed(self, codes: Codes | None) -> Codes | None:
+        """INT8 codes, which kernels take on the right."""
+        return self._shifted(codes, "int8", -128) if codes is not None and _dtype(codes.values) == "uint8" else codes
+
+    def _shifted(self, codes: Codes, dtype: str, by: int) -> Codes:
+        def shift(values: Any) -> Any:
+            moved = self._emit(relax.op.add(self._emit(relax.op.astype(values, "int32")), relax.const(by, "int32")))
+            return self._emit(relax.op.astype(moved, dtype))
+
+        return Codes(self._last.elementwise(codes.values, shift), codes.scale, codes.zero + by)
+
 
 def refusal(error: Exception, name: str, op: str) -> TargetError:
     """TVM's refusal of a node, in its own words."""
-    where = f"node {name!r} ({op})"
+    where = f"node {name!r} ({op})" if op else ""
     return TargetError(f"TVM cannot import the model: {said(error)}", where=where, hint="leave this model to another target, or write the node in other operators")
 
 

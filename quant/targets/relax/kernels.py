@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 LAYER = "quant.layer"
 TILE = "quant.tile"
+BY_CHANNEL = "quant.by_channel"
+SIDE_BY_SIDE = "quant.side_by_side"
 LANES = 16
 """Output channels that are computed together: the 32-bit numbers in a vector of 512 bits."""
 GROUP = 4
@@ -101,7 +103,7 @@ def convolution(x: Any, packed: Any, *, layer: str, channels: int, window: Windo
     """
     from tvm import te  # noqa: PLC0415 - optional, heavy
 
-    filled = _padded(x, window.pads, zero, multiple=int(packed.shape[-1]))
+    filled = _padded(x, window.pads, zero, more=_missing(x, packed))
     out = _out_shape(filled.shape[1:-1], packed.shape[1:-3], window)
     axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(packed.shape[1:-3])]
 
@@ -115,7 +117,7 @@ def convolution(x: Any, packed: Any, *, layer: str, channels: int, window: Windo
 
 def rows(x: Any, packed: Any, *, layer: str, channels: int, zero: int = 0) -> Any:
     """Products of `x [..., in]` with a constant matrix, packed: sums `[..., out]`."""
-    filled = _padded(x, (0, 0) * (len(x.shape) - 2), zero, multiple=int(packed.shape[-1]))
+    filled = _padded(x, (0, 0) * (len(x.shape) - 2), zero, more=_missing(x, packed))
     tiled = _Tiled(layer, [], x.shape[:-1], channels)
 
     def read(_batch: Sequence[Any], place: Any, channel: Any) -> Any:
@@ -210,20 +212,38 @@ def depthwise(x: Any, weights: Any, *, layer: str, window: Window, zero: int = 0
     filled = _padded(x, window.pads, zero)
     out = _out_shape(filled.shape[1:-1], kernel, window)
     axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(kernel)]
-    sums = "float32" if weights.dtype == "float32" else "int32"
+    sums = "int32" if weights.dtype == "int8" else "float32"
 
     def product(*at: Any) -> Any:
         places = [p * t + a * d for p, t, a, d in zip(at[1:-1], window.strides, axes, window.dilations, strict=True)]
         return te.sum(filled[(at[0], *places, at[-1])].astype(sums) * weights[(*axes, at[-1])].astype(sums), axis=axes)
 
-    return te.compute((x.shape[0], *out, x.shape[-1]), product, name="sums", attrs={LAYER: layer})
+    return te.compute((x.shape[0], *out, x.shape[-1]), product, name="sums", attrs={LAYER: layer, BY_CHANNEL: 1})
 
 
-def grouped(x: Any, weights: Any, *, layer: str, window: Window, group: int) -> Any:
-    """Any other convolution, as ONNX has it: `x [batch, in, *spatial]`, `weights [out, in / group, *kernel]`."""
+def grouped(x: Any, packed: Any, *, layer: str, channels: int, window: Window, zero: int = 0) -> Any:
+    """A convolution in groups: `x [batch, *spatial, in]`, for each group the weights as `pack` gives them; sums `[batch, group, *spatial, out of the group]`."""
     from tvm import te  # noqa: PLC0415 - optional, heavy
 
-    axes = len(window.pads) // 2
+    share = x.shape[-1] // packed.shape[0]
+    # The channels that fill up a group's last four meet weights of 0; those of the last group must be there to be read.
+    more = int(packed.shape[-3] * packed.shape[-1] - share)
+    filled = _padded(x, window.pads, zero, more=more)
+    out = _out_shape(filled.shape[1:-1], packed.shape[2:-3], window)
+    axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(packed.shape[2:-3])]
+
+    def read(batch: Sequence[Any], place: Any, channel: Any) -> Any:
+        at = [p * t + a * d for p, t, a, d in zip(_places(place, out), window.strides, axes, window.dilations, strict=True)]
+        return filled[(batch[0], *at, batch[1] * share + channel)]
+
+    tiled = _Tiled(layer, [x.shape[0], packed.shape[0]], out, channels)
+    return tiled.sums(read, lambda batch, block, inner, lane, last: packed[(batch[1], block, *axes, inner, lane, last)], axes, packed)
+
+
+def direct(x: Any, weights: Any, *, layer: str, window: Window, group: int) -> Any:
+    """A convolution whose weights are computed, as ONNX has it: `x [batch, in, *spatial]`, `weights [out, in / group, *kernel]`."""
+    from tvm import te  # noqa: PLC0415 - optional, heavy
+
     filled = _padded(x, window.pads, 0, channels_last=False)
     out = _out_shape(filled.shape[2:], weights.shape[2:], window)
     channel = te.reduce_axis((0, weights.shape[1]), "ko")
@@ -235,7 +255,6 @@ def grouped(x: Any, weights: Any, *, layer: str, window: Window, group: int) -> 
         read = filled[(at[0], at[1] // share * weights.shape[1] + channel, *places)]
         return te.sum(read.astype("float32") * weights[(at[1], channel, *kernel)].astype("float32"), axis=[channel, *kernel])
 
-    assert len(out) == axes, "an axis of the output for each of the window"
     return te.compute((x.shape[0], weights.shape[0], *out), one, name="sums", attrs={LAYER: layer})
 
 
@@ -254,18 +273,19 @@ def spread(x: Any, strides: Sequence[int]) -> Any:
     return te.compute(shape, value, name="spread")
 
 
-def lookup(table: Any, indices: Any, *, layer: str) -> Any:
-    """Rows of a table; a negative index counts from the end."""
+def lookup(table: Any, indices: Any, *, axis: int, layer: str) -> Any:
+    """What `indices` name along an axis of `table`; a negative index counts from the end."""
     from tvm import te, tirx  # noqa: PLC0415 - optional, heavy
 
-    count = table.shape[0]
+    count, own = table.shape[axis], len(indices.shape)
 
-    def row(*at: Any) -> Any:
-        index = indices[at[:-1]]
+    def one(*at: Any) -> Any:
+        index = indices[at[axis : axis + own]].astype("int64")
         # An index that is out of range would read memory that is not the table's.
-        return table[tirx.max(tirx.min(tirx.Select(index < 0, index + count, index), count - 1), 0), at[-1]]
+        index = tirx.max(tirx.min(tirx.Select(index < 0, index + count, index), count - 1), 0)
+        return table[(*at[:axis], index, *at[axis + own :])]
 
-    return te.compute((*indices.shape, table.shape[1]), row, name="row", attrs={LAYER: layer})
+    return te.compute((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]), one, name="found", attrs={LAYER: layer})
 
 
 def codes(x: Any, scale: Any, zero: Any, *, dtype: str, low: int, high: int) -> Any:
@@ -277,6 +297,19 @@ def codes(x: Any, scale: Any, zero: Any, *, dtype: str, low: int, high: int) -> 
         return tirx.max(tirx.min(moved, tirx.const(high, "float32")), tirx.const(low, "float32")).astype("int32").astype(dtype)
 
     return te.compute(x.shape, one, name="codes")
+
+
+def extreme(x: Any, *, largest: bool) -> Any:
+    """The largest number of `x`, or 0 if that is larger (or the smallest); the last axis holds a multiple of `LANES`."""
+    from tvm import te, tirx  # noqa: PLC0415 - optional, heavy
+
+    pick = te.max if largest else te.min
+    places = [te.reduce_axis((0, n), f"k{i}") for i, n in enumerate((*x.shape[:-1], x.shape[-1] // LANES))]
+    lanes = te.compute((LANES,), lambda v: pick(x[(*places[:-1], places[-1] * LANES + v)], axis=places), name="lanes", attrs={SIDE_BY_SIDE: 1})
+    v = te.reduce_axis((0, LANES), "v")
+    one = te.compute((), lambda: pick(lanes[v], axis=v), name="one")
+    nothing = tirx.const(0, "float32")
+    return te.compute((), lambda: tirx.max(one[()], nothing) if largest else tirx.min(one[()], nothing), name="extreme")
 
 
 def softmax(x: Any, axis: int) -> Any:
@@ -326,12 +359,11 @@ def _broadcast(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
     return [b if _int(a) == 1 else a for a, b in pairs]
 
 
-def _padded(x: Any, pads: Sequence[int], zero: int, *, multiple: int = 1, channels_last: bool = True) -> Any:
-    """`x` with borders of `zero`, and as many channels that a multiple fits in."""
+def _padded(x: Any, pads: Sequence[int], zero: int, *, more: int = 0, channels_last: bool = True) -> Any:
+    """`x` with borders of `zero`, and so many channels more."""
     from tvm import te, tirx  # noqa: PLC0415 - optional, heavy
 
     spatial = len(pads) // 2
-    more = -int(x.shape[-1]) % multiple if multiple > 1 else 0
     if not any(pads) and not more:
         return x
     ahead = [0] if channels_last else [0, 0]
@@ -346,6 +378,11 @@ def _padded(x: Any, pads: Sequence[int], zero: int, *, multiple: int = 1, channe
         return tirx.if_then_else(tirx.all(*inside), read, tirx.const(zero, x.dtype))
 
     return te.compute(shape, value, name="padded")
+
+
+def _missing(x: Any, packed: Any) -> int:
+    """Channels that `x` lacks for whole fours."""
+    return int(packed.shape[-3] * packed.shape[-1] - x.shape[-1])
 
 
 def _out_shape(shape: Sequence[Any], kernel: Sequence[Any], window: Window) -> list[Any]:

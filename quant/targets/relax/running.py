@@ -61,7 +61,7 @@ class RelaxSession:
             machine = self._own.machine = relax.VirtualMachine(self._module, tvm.cpu())
         _use_threads(self._threads)
         try:
-            given = [tvm.runtime.tensor(np.ascontiguousarray(feed[name])) for name in self._inputs]
+            given = [tvm.runtime.tensor(np.asarray(feed[name], order="C")) for name in self._inputs]
             found = machine["main"](*given)
         except (RuntimeError, ValueError, TypeError, AssertionError) as error:
             shapes = ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in feed.items())

@@ -9,7 +9,7 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from quant.targets.relax.kernels import LANES, LAYER, TILE
+from quant.targets.relax.kernels import BY_CHANNEL, LANES, LAYER, SIDE_BY_SIDE, TILE
 
 DOT = "vpdpbusd"
 _INTRINSIC = "llvm.x86.avx512.vpdpbusd.512"
@@ -32,7 +32,7 @@ def schedule(function: Any, *, dot: bool) -> Any:
         return function
     if len(layers) == 1 and TILE in sch.get(layers[0]).annotations:
         _tiled(sch, *_around(sch, blocks, layers[0]), dot=dot)
-    elif len(layers) == 1 and _is_reduction(sch, layers[0]):
+    elif len(layers) == 1 and BY_CHANNEL in sch.get(layers[0]).annotations:
         _depthwise(sch, *_around(sch, blocks, layers[0]))
     else:
         _others(sch, blocks)
@@ -42,7 +42,7 @@ def schedule(function: Any, *, dot: bool) -> Any:
 def _is_plain(sch: Any, block: Any) -> bool:
     """Whether a block is nothing but loops over places and sums."""
     kinds = {int(v.iter_type) for v in sch.get(block).iter_vars}
-    return bool(kinds) and kinds <= {tirx.IterVar.DataPar, tirx.IterVar.CommReduce} and len(sch.get_loops(block)) == len(sch.get(block).iter_vars)
+    return kinds <= {tirx.IterVar.DataPar, tirx.IterVar.CommReduce} and len(sch.get_loops(block)) == len(sch.get(block).iter_vars)
 
 
 def _is_reduction(sch: Any, block: Any) -> bool:
@@ -77,11 +77,16 @@ def _others(sch: Any, blocks: Any, *, keep_last: bool = True) -> None:
 
 
 def _plain(sch: Any, block: Any) -> None:
-    """Rows on threads: as many of the outer loops as give enough of them, for each that is fused costs divisions at every turn."""
+    """Rows on threads, or lanes side by side: as many of the outer loops as give enough of them, for each that is fused costs divisions at every turn."""
     kinds = [int(v.iter_type) for v in sch.get(block).iter_vars]
     loops = sch.get_loops(block)
     outer = loops[: next((i for i, kind in enumerate(kinds) if kind != tirx.IterVar.DataPar), len(kinds))]
     if not outer:
+        return
+    if SIDE_BY_SIDE in sch.get(block).annotations:
+        sch.reorder(*loops[1:], loops[0])
+        sch.vectorize(loops[0])
+        sch.decompose_reduction(block, loops[1])
         return
     if len(outer) == len(loops):
         length = _extent(sch, loops[-1])
