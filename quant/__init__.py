@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time they are imported when they are first used
     from quant.api import (
+        Artifact,
         Audited,
         CalibrationTable,
         Comparison,
@@ -26,15 +27,18 @@ if TYPE_CHECKING:  # at run time they are imported when they are first used
         audit,
         calibrate,
         compare,
+        convert,
         evaluate,
         inspect,
         ladder,
         load_recipe,
         load_report,
+        prepare_qat,
         run,
     )
 
 __all__ = [
+    "Artifact",
     "Audited",
     "CalibrationTable",
     "Comparison",
@@ -48,11 +52,13 @@ __all__ = [
     "audit",
     "calibrate",
     "compare",
+    "convert",
     "evaluate",
     "inspect",
     "ladder",
     "load_recipe",
     "load_report",
+    "prepare_qat",
     "run",
 ]
 

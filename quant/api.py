@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from quant.core.cache_folder import cache_folder
-from quant.core.documents import Verdict
+from quant.core.documents import Artifact, Verdict
 from quant.core.table import CalibrationTable
 from quant.engine.auditing import Audited, audit
 from quant.engine.bind import Bound, bind
@@ -15,6 +16,7 @@ from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.ladder import ladder
+from quant.engine.own_loop import trainable_module
 from quant.engine.prepare import prepare
 from quant.engine.run import Run, no_exit, planned_jobs, run
 from quant.errors import QuantError
@@ -24,7 +26,13 @@ from quant.report.document import Report
 from quant.report.ladder import Ladder
 from quant.report.load import load_report
 
+if TYPE_CHECKING:
+    import torch
+
+    from quant.twin.training.module import QatModule
+
 __all__ = [
+    "Artifact",
     "Audited",
     "CalibrationTable",
     "Comparison",
@@ -38,11 +46,13 @@ __all__ = [
     "audit",
     "calibrate",
     "compare",
+    "convert",
     "evaluate",
     "inspect",
     "ladder",
     "load_recipe",
     "load_report",
+    "prepare_qat",
     "run",
 ]
 
@@ -91,3 +101,47 @@ def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: b
     """
     with _workshop(recipe, overrides, trust_code=trust_code) as (bound, workshop):
         return metric_values(bound, workshop.evaluate_baseline().predictions)
+
+
+def prepare_qat(
+    model: torch.nn.Module | None,
+    recipe: Path | str,
+    *,
+    scheme: str | None = None,
+    target: str | None = None,
+    overrides: Sequence[str] = (),
+    trust_code: bool = False,
+) -> QatModule:
+    """A torch module that computes `model` as a target will run it quantized, to be trained in a loop of your own; then `convert` it.
+
+    Ranges come from the recipe's calibration data. Loss, optimizer and data of the loop are yours; what the recipe says of training does
+    not count, but for `learn_scales` and `bits`.
+
+    Args:
+        model: The FP32 model, which stays as it is; None: the one that the recipe names.
+        recipe: A recipe file, or the name of a shipped recipe, with a scheme that trains (`int8-qat`).
+        scheme: Which of the recipe's schemes; the first that trains when not given.
+        target: Which of the recipe's targets; the first when not given.
+        overrides: `KEY=VALUE` for recipe values.
+        trust_code: Whether code that the recipe names may run.
+
+    Raises:
+        QuantError: The recipe, the model or the data cannot be used, or the model has no form that can be trained.
+    """
+    loaded = load_recipe(Path(recipe), overrides)
+    with no_exit(loaded.where(())):
+        bound = bind(loaded, trust_code=trust_code)
+        return trainable_module(bound, model, StageCache(cache_folder() / "stages"), scheme=scheme, target=target, trust_code=trust_code)
+
+
+def convert(module: QatModule, *, output: Path | str) -> Artifact:
+    """Write a module of `prepare_qat`, as it is now, as the artifact of its target: `quant audit` looks into it like any other.
+
+    Args:
+        module: The module.
+        output: Folder for the artifact; made if missing.
+
+    Raises:
+        QuantError: The engine refuses the graph, or the folder cannot be written.
+    """
+    return module.finish(Path(output))

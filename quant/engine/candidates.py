@@ -205,6 +205,15 @@ class Workshop:
         told = engine.options.model_dump(mode="json", exclude_defaults=True, exclude={"allow_fallback"})
         return artifact.model_copy(update={"options": told, "layers": self._outputs})
 
+    def export(self, model: ir.Model, folder: Path, *, scheme: str, target: str) -> Artifact:
+        """Write a quantized graph as an artifact of `target`.
+
+        Raises:
+            TargetError: The engine refuses it.
+        """
+        engine = self.bound.targets[target]
+        return self._complete(self._export(engine, model, folder, scheme), engine)
+
     def _export(self, engine: Target, model: ir.Model, folder: Path, scheme: str) -> Artifact:
         if not isinstance(engine, TakesSamples):
             return engine.export(model, folder, scheme=scheme, **self._shapes(engine))

@@ -23,6 +23,7 @@ from quant.engine.cache import StageCache
 from quant.engine.checks import check_labels, check_model_names, check_sizes
 from quant.errors import DataError, QuantError
 from quant.graph.importing import HeadReport, ImportReport, fit_linear_probe, import_model
+from quant.graph.importing.bring import import_module
 from quant.graph.importing.kinds import find_onnx, model_kind
 from quant.graph.importing.onnx_file import read_onnx
 from quant.graph.layers import Layer, find_layers
@@ -107,6 +108,25 @@ def prepare(bound: Bound, cache: StageCache, *, trust_code: bool) -> Prepared:
     if spec.head is not None:
         folder = _fit_head(bound, cache, spec.head, path, data)
         path, head = folder / MODEL_FILE, HeadReport.load(folder / _HEAD_REPORT)
+    return _prepared(spec, path, data, report, head)
+
+
+def prepare_module(bound: Bound, module: Any, folder: Path, *, trust_code: bool) -> Prepared:
+    """As `prepare`, with a torch module in place of the recipe's model; its graph is written into `folder`.
+
+    Raises:
+        QuantError: The data cannot be used, or the module cannot be exported.
+    """
+    loaded = bound.loaded
+    spec = loaded.recipe.model
+    data = load_data(loaded.recipe.data, base=loaded.path, where=loaded.where, trust_code=trust_code)
+    check_sizes(bound, data)
+    check_labels(bound, data)
+    report = import_module(module, folder, examples=_examples(data, None, bound), batch_axes=spec.batch_axes, where="module")
+    return _prepared(spec, folder / MODEL_FILE, data, report, None)
+
+
+def _prepared(spec: ModelSpec, path: Path, data: Data, report: ImportReport, head: HeadReport | None) -> Prepared:
     model = read_model(path)
     found = signature(model)
     data = data.bind(found, state_inputs=set(spec.state), batch_axes=spec.batch_axes)

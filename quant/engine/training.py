@@ -52,6 +52,7 @@ def training_material(workshop: Workshop, scratch: Path, tell: Callable[[Trained
         prepared.signature,
         roles.train,
         search=roles.search,
+        judged=frozenset(use.options.get("output") or outputs[0] for use in workshop.bound.loaded.recipe.evaluation.metrics),
         classes=frozenset(name for name in outputs if workshop.has_classes(name)),
         batch_axes=spec.batch_axes,
         state=frozenset(spec.state),

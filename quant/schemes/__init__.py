@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from quant.core.documents import PrecisionPlan
 from quant.core.formats import FORMATS, Grid, Range
 from quant.core.registry import Options, Registry
 from quant.graph.layers import Layer
+from quant.graph.qdq import Placed
 from quant.twin.training.material import Material
 
 
@@ -94,6 +95,15 @@ class Scheme(Protocol):
 
     def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
         """Rewrite `model` in place; gives the plan as it was carried out (evidence may have excluded more layers)."""
+        ...
+
+
+@runtime_checkable
+class Places(Protocol):
+    """A scheme whose quantizers can stand around float weights, for a loop of the user's own to train."""
+
+    def place(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> Placed:
+        """Write Q/DQ around every planned layer of `model`, in place, and leave the weights in float."""
         ...
 
 

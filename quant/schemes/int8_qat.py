@@ -14,7 +14,7 @@ from quant.core.documents import PrecisionPlan
 from quant.core.formats.narrowed import narrowed
 from quant.graph.layers import Layer
 from quant.graph.planning import choose_layers, planned
-from quant.graph.qdq import freeze_qdq, place_qdq
+from quant.graph.qdq import Placed, freeze_qdq, place_qdq
 from quant.graph.static import static_needs, static_obstacle
 from quant.schemes import SCHEMES, Evidence, Needs, SchemeOptions
 from quant.twin.training.options import TrainingOptions
@@ -72,13 +72,17 @@ class Int8Qat:
         Without `evidence.training` the graph is that which training would start from.
         """
         how = self.options
-        placed = place_qdq(model, planned(model, plan), evidence.ranges, self._narrowed(dialect), per_channel=how.per_channel)
+        placed = self.place(model, plan, evidence, dialect)
         if evidence.training is not None and how.epochs and plan.quantized:
             from quant.twin.training.train import train  # noqa: PLC0415 - heavy
 
             evidence.training.tell(train(model, placed, how, evidence.training))
         freeze_qdq(model, placed)
         return plan
+
+    def place(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> Placed:
+        """Write Q/DQ around every planned layer, and leave the weights in float."""
+        return place_qdq(model, planned(model, plan), evidence.ranges, self._narrowed(dialect), per_channel=self.options.per_channel)
 
     def _narrowed(self, dialect: Dialect) -> Dialect:
         """`dialect` on grids of as many bits as asked for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import onnx_ir as ir
@@ -50,15 +51,32 @@ def apply(
     Raises:
         CalibrationError: A range cannot be had.
     """
+    model = opened(path, scheme, dialect)
+    evidence, found = gather(model, scheme, plan=plan, table=table, calibrator=calibrator, dialect=dialect, given=given or {})
+    done = scheme.apply(model, plan, replace(evidence, training=training), dialect)
+    if scheme.base in GRIDS:
+        done = write_body(model, done, table.magnitudes, dialect.body)
+    return model, done, found
+
+
+def opened(path: Path, scheme: Scheme, dialect: Dialect) -> ir.Model:
+    """The model in `path`, in an operator set in which `scheme` can be written for a target."""
     grid_of_base = GRIDS.get(scheme.base)
-    model = raise_opset(read_model(path), max(dialect.opset, grid_of_base.encoding.opset if grid_of_base is not None else 0))
+    return raise_opset(read_model(path), max(dialect.opset, grid_of_base.encoding.opset if grid_of_base is not None else 0))
+
+
+def gather(
+    model: ir.Model, scheme: Scheme, *, plan: PrecisionPlan, table: CalibrationTable, calibrator: Calibrator, dialect: Dialect, given: Mapping[str, Range]
+) -> tuple[Evidence, dict[str, Range]]:
+    """What `scheme` is to know of activations, and every range that was chosen.
+
+    Raises:
+        CalibrationError: A range cannot be had.
+    """
     needs = scheme.needs(model, plan, dialect)
     found: dict[str, Range] = {}
     for grid in dict.fromkeys(needs.ranges.values()):
-        found |= {name: chosen for name, chosen in (given or {}).items() if needs.ranges.get(name) == grid}
+        found |= {name: chosen for name, chosen in given.items() if needs.ranges.get(name) == grid}
         wanted = {name: table.statistics[name] for name, g in needs.ranges.items() if g == grid and name not in found}
         found |= ranges(wanted, calibrator, grid, workers=worker_count())
-    done = scheme.apply(model, plan, Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments, training), dialect)
-    if grid_of_base is not None:
-        done = write_body(model, done, table.magnitudes, dialect.body)
-    return model, done, found
+    return Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments), found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from quant.core.documents import Document
 from quant.core.signature import Signature
 from quant.data.samples import Samples
+from quant.errors import ModelError
 
 Run = Callable[[Mapping[str, "npt.NDArray[Any]"]], dict[str, "npt.NDArray[Any]"]]
 
@@ -63,7 +64,8 @@ class Material:
         signature: Its inputs and outputs.
         samples: What is trained on.
         search: Samples that say which epoch was best, and when to stop; None: the last epoch is taken.
-        classes: Outputs whose last axis are scores of classes.
+        judged: Outputs that metrics hold against labels.
+        classes: Those of them whose last axis are scores of classes.
         batch_axes: Input -> its batch axis (None: it has none); 0 for those not named.
         state: Inputs that an output feeds at the next step.
         measure: Metrics of a model on the search samples.
@@ -76,6 +78,7 @@ class Material:
     signature: Signature
     samples: Samples
     search: Samples | None = None
+    judged: frozenset[str] = frozenset()
     classes: frozenset[str] = frozenset()
     batch_axes: Mapping[str, int | None] = field(default_factory=dict)
     state: frozenset[str] = frozenset()
@@ -83,3 +86,14 @@ class Material:
     scratch: Path | None = None
     tell: Callable[[Trained], None] = lambda _trained: None
     threads: int = 1
+
+
+def refuse_state(state: Collection[str]) -> None:
+    """A model that remembers would have to be trained through time.
+
+    Raises:
+        ModelError: It does.
+    """
+    if state:
+        what = f"the model remembers ({', '.join(sorted(state))}), and is not trained through time"
+        raise ModelError(what, hint="use `int8`, which calibrates it step by step")

@@ -41,7 +41,7 @@ class TrainingOptions(Options):
     """Largest norm of the gradients of all weights, and of those of all scales; none when null."""
     loss: Literal["auto", "labels", "distillation"] = "auto"
     """`labels`: cross-entropy for classes, squared error for numbers; `distillation`: closeness to the FP32 model's outputs, which needs no
-    labels; `auto`: labels where the train split has them, else distillation."""
+    labels; `auto`: labels where the train split has them and a metric holds them against that output, else distillation."""
     output: str | None = None
     """The output that labels are about; the first float output when not given. Distillation takes all float outputs."""
     temperature: float = Field(2.0, gt=0)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.data.samples import Samples
-from quant.errors import DataError, ModelError
+from quant.errors import DataError
 from quant.graph.layers import FLOAT32
 from quant.graph.model import read_model
 from quant.graph.qdq import Placed
@@ -18,7 +18,7 @@ from quant.graph.runtime import Runtime
 from quant.twin.training.batches import Part, parts_of, rows_of_part
 from quant.twin.training.fit import Fitting, Teacher, exact, fit
 from quant.twin.training.losses import Loss, distillation, first_output, label_loss
-from quant.twin.training.material import Material, Trained
+from quant.twin.training.material import Material, Trained, refuse_state
 from quant.twin.training.options import TrainingOptions
 from quant.twin.training.trainable import Trainable
 
@@ -33,12 +33,10 @@ def train(model: ir.Model, placed: Placed, options: TrainingOptions, material: M
         ModelError: The model has a state, or an operator or a form of one that cannot be trained, or training diverges.
         DataError: Samples or labels cannot be used.
     """
-    if material.state:
-        what = f"the model remembers ({', '.join(sorted(material.state))}), and is not trained through time"
-        raise ModelError(what, hint="use `int8`, which calibrates it step by step")
+    refuse_state(material.state)
     with exact():
         examples = list(islice(parts_of(material, material.samples, rows_of_part(options.batch_size)), _EXAMPLES))
-        features = _features(model, placed, material) if options.features and _loss_kind(options, material.samples) == "distillation" else ()
+        features = _features(model, placed, material) if options.features and _loss_kind(options, material) == "distillation" else ()
         given = len(model.graph.outputs)
         _give_out(model, features)
         teacher = _teacher(material, features)
@@ -67,17 +65,19 @@ def labels_of(samples: Samples) -> list[Any]:
     return [entry.label for entry in entries] if entries is not None else [sample.label for sample in samples]
 
 
-def _loss_kind(options: TrainingOptions, samples: Samples) -> str:
+def _loss_kind(options: TrainingOptions, material: Material) -> str:
     """`labels` or `distillation`."""
+    samples = material.samples
     if options.loss != "auto":
         return options.loss
-    usable = samples.role == "train" and all(label is not None and not isinstance(label, str) for label in labels_of(samples))
-    return "labels" if usable and len(samples[0].feeds) == 1 else "distillation"
+    output = options.output or next((spec.name for spec in material.signature.outputs if spec.dtype.startswith("float")), None)
+    usable = samples.role == "train" and output in material.judged and len(samples[0].feeds) == 1
+    return "labels" if usable and all(label is not None and not isinstance(label, str) for label in labels_of(samples)) else "distillation"
 
 
 def _loss(options: TrainingOptions, material: Material, features: Sequence[str], examples: Sequence[Part], teacher: Runtime) -> Loss:
     graph = read_model(material.model)
-    if _loss_kind(options, material.samples) == "labels":
+    if _loss_kind(options, material) == "labels":
         labels = labels_of(material.samples)
         missing = next((place for place, label in enumerate(labels) if label is None), None)
         if missing is not None:
