@@ -38,9 +38,14 @@ def rows_in(layer: Layer) -> npt.NDArray[np.float32]:
 
 
 def write_rows(graph: ir.Graph, layer: Layer, rows: npt.NDArray[np.floating], names: Names) -> None:
-    """Give a `scalable` layer the weight `rows`, `[in, out]`, under a name of its own; other readers of the old one keep it."""
+    """Give a `scalable` layer the weight `rows`, `[in, out]`; other readers of the old one keep it."""
     turned = layer.op == "Gemm" and attribute(layer.node, "transB", 0)
-    array = np.ascontiguousarray(rows.T if turned else rows, np.float32)
+    write_weight(graph, layer, rows.T if turned else rows, names)
+
+
+def write_weight(graph: ir.Graph, layer: Layer, weight: npt.NDArray[np.floating], names: Names) -> None:
+    """Give a layer whose weight stands second the weight `weight`, in its place where nobody else reads that; other readers of the old one keep it."""
+    array = np.ascontiguousarray(weight, np.float32)
     old = layer.node.inputs[1]
     assert old is not None
     if len(old.uses()) == 1 and str(old.name) in graph.initializers and not old.is_graph_output():

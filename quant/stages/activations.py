@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from quant.core.progress import progress
 from quant.data.samples import Samples
+from quant.graph.layers import Layer
 from quant.graph.model import read_model
+from quant.graph.patches import cut_rows, matrices, same_rows
 from quant.graph.probes import add_outputs
 from quant.graph.runtime import Runtime
 from quant.stages.running import Array, Feeding, Outputs, run_samples
 from quant.transforms import Extremes, Rows
+
+Floats = npt.NDArray[np.float32]
+Cut = TypeVar("Cut")
+_INPUT_ROWS = 4096
+"""Rows of what a layer multiplies, about as many as may be needed to tell how 1,536 channels move together."""
+_INPUT_BYTES = 1 << 29
+"""Most that rows of several layers take; those of further layers are had by further passes."""
 
 
 def gather_rows(path: Path, samples: Samples, tensors: Collection[str], feeding: Feeding, *, rows: int) -> dict[str, Rows]:
@@ -34,18 +43,69 @@ def gather_rows(path: Path, samples: Samples, tensors: Collection[str], feeding:
     Returns:
         Tensor -> its rows, the same whatever the number of threads.
     """
+    share = max(1, -(-2 * rows // _feeds(samples)))
+    parts = _pass(path, samples, tensors, feeding, lambda arrays: {name: _spread(arrays[name], share) for name in tensors})
+    return {name: _joined([part[name] for part in parts], rows) for name in sorted(tensors)}
+
+
+def gather_inputs(path: Path, samples: Samples, layers: Collection[Layer], feeding: Feeding) -> Iterator[tuple[list[Layer], Floats]]:
+    """Rows, or patches, that `layers` multiply in the FP32 model, spread evenly over `samples`.
+
+    Args:
+        path: The FP32 model.
+        samples: Calibration samples.
+        layers: Layers that are products (`quant.graph.patches.is_product`).
+        feeding: How samples go in.
+
+    Yields:
+        Layers that multiply the same rows, and these, float32 `[groups, rows, in]`, at most 4,096 of them and the same whatever
+        the number of threads. Those of one feed lie together, feeds in the order of their contents.
+    """
+    alike: dict[tuple[Any, ...], list[Layer]] = {}
+    for layer in layers:
+        alike.setdefault(same_rows(layer), []).append(layer)
+    share = max(1, _INPUT_ROWS // _feeds(samples))
+    for keys in _bounded({key: _INPUT_ROWS * matrices(found[0])[:, 0].nbytes for key, found in alike.items()}):
+
+        def cut(arrays: Mapping[str, Array], keys: Sequence[tuple[Any, ...]] = keys) -> dict[tuple[Any, ...], Floats]:
+            return {key: cut_rows(alike[key][0], arrays[key[0]], share) for key in keys}
+
+        parts = _pass(path, samples, {str(key[0]) for key in keys}, feeding, cut)
+        for key in keys:
+            yield alike[key], np.concatenate([part.pop(key) for part in parts], axis=1)[:, :_INPUT_ROWS]
+
+
+def _feeds(samples: Samples) -> int:
+    return max(1, sum(len(sample.feeds) for sample in samples))
+
+
+def _bounded(sizes: Mapping[tuple[Any, ...], int]) -> Iterator[list[tuple[Any, ...]]]:
+    """The keys, in order, in groups whose sizes add up to `_INPUT_BYTES` at most, or of one."""
+    group: list[tuple[Any, ...]] = []
+    held = 0
+    for key, size in sizes.items():
+        if group and held + size > _INPUT_BYTES:
+            yield group
+            group, held = [], 0
+        group.append(key)
+        held += size
+    if group:
+        yield group
+
+
+def _pass(path: Path, samples: Samples, tensors: Collection[str], feeding: Feeding, cut: Callable[[Mapping[str, Array]], Cut]) -> list[Cut]:
+    """What `cut` takes of `tensors`, feed by feed, in the order of the feeds' contents."""
     model = read_model(path)
     inputs = {str(v.name) for v in model.graph.inputs}
-    add_outputs(model, [name for name in tensors if name not in inputs])
+    add_outputs(model, sorted(name for name in tensors if name not in inputs))
     runtime = Runtime(model, folder=path.parent)
-    share = max(1, -(-2 * rows // max(1, sum(len(sample.feeds) for sample in samples))))
-    found: list[tuple[bytes, dict[str, tuple[Array, Extremes]]]] = []
+    found: list[tuple[bytes, Cut]] = []
     keep = {spec.name for spec in feeding.signature.outputs}
     lock = Lock()
 
     def collect(feed: Mapping[str, Array]) -> Outputs:
         outputs = runtime.run(feed)
-        chosen = {name: _spread(feed[name] if name in inputs else outputs[name], share) for name in tensors}
+        chosen = cut({name: feed[name] if name in inputs else outputs[name] for name in tensors})
         with lock:
             found.append((_key(feed), chosen))
         return {name: array for name, array in outputs.items() if name in keep}
@@ -54,7 +114,7 @@ def gather_rows(path: Path, samples: Samples, tensors: Collection[str], feeding:
         for _ in run_samples(collect, samples, replace(feeding, batch_size=1)):
             advance(1)
     found.sort(key=lambda pair: pair[0])
-    return {name: _joined([chosen[name] for _, chosen in found], rows) for name in sorted(tensors)}
+    return [chosen for _, chosen in found]
 
 
 def _key(feed: Mapping[str, Array]) -> bytes:

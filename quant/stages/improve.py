@@ -21,14 +21,14 @@ from quant.core.protocols import Calibrator
 from quant.core.table import CalibrationTable
 from quant.data.first import FirstSamples
 from quant.data.samples import Samples
-from quant.graph.model import read_model, write_model
+from quant.graph.model import drop_unused_weights, read_model, write_model
 from quant.graph.runtime import Runtime
 from quant.schemes import Scheme
-from quant.stages.activations import gather_rows
+from quant.stages.activations import gather_inputs, gather_rows
 from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
 from quant.stages.running import Array, Feeding, run_samples
-from quant.transforms import Change, Setting, Transform
+from quant.transforms import Change, Seen, Setting, Transform
 
 _ROWS = 768
 _GUIDING, _JUDGING = 128, 64
@@ -119,10 +119,10 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
     judges = FirstSamples(work.search, _JUDGING)
     wanted = _outputs(Runtime(path), judges, work.feeding)
     best = Improved(path, table, {}, Story(steps=()))
-    error = _error(best, work, wanted, judges)
+    error, ranges = _error(best, work, wanted, judges)
     steps: list[Step] = []
     for number, (title, transform) in enumerate(transforms.items()):
-        tried = _transformed(best, transform, work, scratch / str(number))
+        tried = _transformed(best, transform, work, ranges, folder=scratch / str(number))
         step = partial(Step, transform=title, before=error)
         if tried is None:
             steps.append(step(kept=False, after=None, reason="it finds nothing to do"))
@@ -132,31 +132,32 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
         if moved > _FP32_NOISE:
             steps.append(step(kept=False, after=None, reason=f"it changes what the FP32 model computes, by {moved:.1e} of the square of its outputs"))
             continue
-        after = _error(new, work, wanted, judges)
+        after, chosen = _error(new, work, wanted, judges)
         kept = after < error
         reason = f"error {'divided by' if kept else 'multiplied by'} {max(error, after) / max(min(error, after), 1e-300):.2f}"
         steps.append(step(kept=kept, after=after, reason=reason, layers=change.layers if kept else {}))
         if kept:
-            best, error = new, after
+            best, error, ranges = new, after, chosen
     return replace(best, story=Story(steps=tuple(steps)))
 
 
-def _transformed(best: Improved, transform: Transform, work: Work, folder: Path) -> tuple[Improved, Change] | None:
+def _transformed(best: Improved, transform: Transform, work: Work, ranges: Mapping[str, Range], *, folder: Path) -> tuple[Improved, Change] | None:
     """The model as `transform` makes it, written into `folder` if it changed, and what it did; None when there was nothing to do."""
     model = read_model(best.path)
     options = getattr(work.scheme, "options", None)
     setting = Setting(work.plan, work.dialect, per_channel=getattr(options, "per_channel", True))
     tensors = transform.tensors(model, setting)
-    if not tensors:
-        return None
-    rows = gather_rows(best.path, FirstSamples(work.calibration, _GUIDING), tensors, work.feeding, rows=_ROWS)
-    change = transform.apply(model, setting, rows)
+    guides = FirstSamples(work.calibration, _GUIDING)
+    rows = gather_rows(best.path, guides, tensors, work.feeding, rows=_ROWS) if tensors else {}
+    change = transform.apply(model, setting, Seen(rows, partial(gather_inputs, best.path, guides, feeding=work.feeding), ranges))
     if change.ranges:
         return replace(best, ranges={**best.ranges, **change.ranges}), change
     if not change.layers:
         return None
+    drop_unused_weights(model.graph)
     path = write_model(model, folder)
-    return Improved(path, _calibrated(path, work, best.table), {}, best.story), change  # ranges were chosen for the model as it was
+    kept = best.ranges if transform.keeps_tensors else {}  # ranges were chosen for the model as it was
+    return Improved(path, _calibrated(path, work, best.table), kept, best.story), change
 
 
 def _calibrated(path: Path, work: Work, before: CalibrationTable) -> CalibrationTable:
@@ -168,11 +169,11 @@ def _calibrated(path: Path, work: Work, before: CalibrationTable) -> Calibration
     return replace(table, data=before.data)
 
 
-def _error(found: Improved, work: Work, wanted: Sequence[dict[str, Array]], samples: Samples) -> float:
-    """Squared error of the quantized model, as a share of the square of what is wanted."""
+def _error(found: Improved, work: Work, wanted: Sequence[dict[str, Array]], samples: Samples) -> tuple[float, dict[str, Range]]:
+    """Squared error of the quantized model, as a share of the square of what is wanted, and the ranges of its tensors."""
     dialect = replace(work.dialect, body="fp32")  # what a transform is for does not depend on the type of the rest
-    model, _, _ = apply(found.path, work.scheme, plan=work.plan, table=found.table, calibrator=work.calibrator, dialect=dialect, given=found.ranges)
-    return _relative_error(_outputs(Runtime(model, folder=found.path.parent, optimize=False), samples, work.feeding), wanted)
+    model, _, ranges = apply(found.path, work.scheme, plan=work.plan, table=found.table, calibrator=work.calibrator, dialect=dialect, given=found.ranges)
+    return _relative_error(_outputs(Runtime(model, folder=found.path.parent, optimize=False), samples, work.feeding), wanted), ranges
 
 
 def _outputs(runtime: Runtime, samples: Samples, feeding: Feeding) -> list[dict[str, Array]]:

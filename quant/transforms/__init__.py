@@ -7,7 +7,7 @@ FP32 on samples that did not guide them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -19,6 +19,7 @@ from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
 from quant.core.formats import Range
 from quant.core.registry import Options, Registry
+from quant.graph.layers import Layer
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,25 @@ class Rows:
     values: npt.NDArray[np.float32]
     guide: Extremes
     whole: Extremes
+
+
+Inputs = Callable[[Collection[Layer]], Iterator[tuple[list[Layer], npt.NDArray[np.float32]]]]
+"""Layers (each `quant.graph.patches.is_product`) -> those that multiply the same rows, with rows of all samples, float32 `[groups, rows, in]`."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a transform may know of the model on calibration data.
+
+    Args:
+        rows: Tensor -> rows of it, for all that `Transform.tensors` asked for.
+        inputs: Gives what layers multiply; rows of samples are in no order that means anything, those of one sample together.
+        ranges: Tensor -> range that it is to be quantized in, as far as is known now.
+    """
+
+    rows: Mapping[str, Rows]
+    inputs: Inputs
+    ranges: Mapping[str, Range]
 
 
 @dataclass(frozen=True)
@@ -93,13 +113,15 @@ class Transform(Protocol):
     """Formats (of schemes) that it can help."""
     keeps_function: ClassVar[bool]
     """Whether the FP32 model computes the same afterwards, but for rounding."""
+    keeps_tensors: ClassVar[bool]
+    """Whether every tensor is afterwards nearly what it was, so that ranges chosen for it still fit."""
 
     def tensors(self, model: ir.Model, setting: Setting) -> frozenset[str]:
-        """Names of the tensors whose rows it wants to see; empty when there is nothing here that it could change."""
+        """Names of the tensors whose rows it wants to see."""
         ...
 
-    def apply(self, model: ir.Model, setting: Setting, rows: Mapping[str, Rows]) -> Change:
-        """Change `model` in place, or choose ranges for its tensors."""
+    def apply(self, model: ir.Model, setting: Setting, seen: Seen) -> Change:
+        """Change `model` in place, or choose ranges for its tensors; an empty change where there is nothing to do."""
         ...
 
 

@@ -8,7 +8,7 @@ samples than the extremes), and the one with the least squared error of the prod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import ClassVar
 
@@ -23,7 +23,7 @@ from quant.core.registry import Options as PluginOptions
 from quant.graph.layers import Layer
 from quant.graph.planning import planned
 from quant.graph.scaling import by_tensor, rows_in
-from quant.transforms import TRANSFORMS, Change, Rows, Setting
+from quant.transforms import TRANSFORMS, Change, Rows, Seen, Setting
 from quant.transforms.products.rounded import Product
 
 
@@ -34,6 +34,7 @@ class RangeSearch:
     kind: ClassVar[str] = "range-search"
     bases: ClassVar[frozenset[str]] = frozenset({"int8"})
     keeps_function: ClassVar[bool] = True
+    keeps_tensors: ClassVar[bool] = True
 
     class Options(PluginOptions):
         """Options of `range-search`."""
@@ -48,18 +49,20 @@ class RangeSearch:
         """What layers of the plan multiply by a constant matrix."""
         return frozenset(by_tensor(planned(model, setting.plan)))
 
-    def apply(self, model: ir.Model, setting: Setting, rows: Mapping[str, Rows]) -> Change:
+    def apply(self, model: ir.Model, setting: Setting, seen: Seen) -> Change:
         """Choose a range for every such tensor."""
         groups = by_tensor(planned(model, setting.plan))
         with threadpool_limits(1):  # sums over several threads depend on their number
-            found = dict(zip(groups, ordered_map(lambda name: self._search(rows[name], groups[name], setting), groups), strict=True))
+            found = dict(zip(groups, ordered_map(lambda name: self._search(seen.rows[name], groups[name], setting), groups), strict=True))
         done = {
             layer.name: f"reads {name!r} cut to {low:.0%} and {high:.0%} of its extremes"
             for name, (low, high) in found.items()
             for layer in groups[name]
             if min(low, high) < 1
         }
-        ranges = {name: Range(float(rows[name].whole.low.min()) * low, float(rows[name].whole.high.max()) * high) for name, (low, high) in found.items()}
+        ranges = {
+            name: Range(float(seen.rows[name].whole.low.min()) * low, float(seen.rows[name].whole.high.max()) * high) for name, (low, high) in found.items()
+        }
         return Change(done, {name: chosen for name, chosen in ranges.items() if chosen.low < chosen.high})
 
     def _search(self, rows: Rows, layers: Sequence[Layer], setting: Setting) -> tuple[float, float]:

@@ -9,7 +9,7 @@ on rows of calibration data; layers that read one tensor share it. A tensor that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from quant.core.registry import Options as PluginOptions
 from quant.graph.layers import Layer
 from quant.graph.planning import planned
 from quant.graph.scaling import Scale, by_tensor, divide, rows_in
-from quant.transforms import TRANSFORMS, Change, Rows, Setting
+from quant.transforms import TRANSFORMS, Change, Rows, Seen, Setting
 from quant.transforms.products.rounded import Product
 
 Array = npt.NDArray[np.float32]
@@ -39,6 +39,7 @@ class SmoothQuant:
     kind: ClassVar[str] = "smoothquant"
     bases: ClassVar[frozenset[str]] = frozenset({"int8"})
     keeps_function: ClassVar[bool] = True
+    keeps_tensors: ClassVar[bool] = False
 
     class Options(PluginOptions):
         """Options of `smoothquant`."""
@@ -55,13 +56,13 @@ class SmoothQuant:
         """What layers of the plan multiply by a constant matrix."""
         return frozenset(by_tensor(planned(model, setting.plan)))
 
-    def apply(self, model: ir.Model, setting: Setting, rows: Mapping[str, Rows]) -> Change:
+    def apply(self, model: ir.Model, setting: Setting, seen: Seen) -> Change:
         """Smooth every tensor that gains from it."""
         groups = by_tensor(planned(model, setting.plan))
         values = {str(v.name): v for v in (*model.graph.inputs, *(v for node in model.graph for v in node.outputs))}
         done: dict[str, str] = {}
         with threadpool_limits(1):  # sums over several threads depend on their number
-            found = list(ordered_map(lambda name: self._search(rows[name], groups[name], setting), groups))
+            found = list(ordered_map(lambda name: self._search(seen.rows[name], groups[name], setting), groups))
         for name, (strength, scale, gain) in zip(groups, found, strict=True):
             if scale is not None:
                 where = divide(model.graph, values[name], scale, groups[name])

@@ -1,0 +1,85 @@
+"""`bias-correction`: what rounding adds to the mean of a product is taken back in the row that is added to it.
+
+The scheme itself corrects the biases of convolutions and of products of two matrices (`correct_bias`). Here are the products of
+transformers: rows of three axes or more, times a matrix, plus a constant row. Both the rounding of the weight and that of what it multiplies
+(between the ends of its range) are taken back, as far as they show in the mean over calibration data.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+from threadpoolctl import threadpool_limits
+
+from quant.core.formats import slice_extremes
+from quant.core.registry import Options as PluginOptions
+from quant.graph.layers import Layer
+from quant.graph.model import add_initializer, constant
+from quant.graph.names import Names
+from quant.graph.scaling import rows_in
+from quant.transforms import TRANSFORMS, Change, Seen, Setting
+from quant.transforms.products.inputs import products, quantized
+
+_MATRIX = 2
+
+
+@TRANSFORMS.add
+class BiasCorrection:
+    """Takes back the mean error of products that a row is added to."""
+
+    kind: ClassVar[str] = "bias-correction"
+    bases: ClassVar[frozenset[str]] = frozenset({"int8"})
+    keeps_function: ClassVar[bool] = False
+    keeps_tensors: ClassVar[bool] = True
+
+    class Options(PluginOptions):
+        """Options of `bias-correction`: none."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def tensors(self, model: ir.Model, setting: Setting) -> frozenset[str]:
+        """None: it looks at what layers multiply."""
+        del model, setting
+        return frozenset()
+
+    def apply(self, model: ir.Model, setting: Setting, seen: Seen) -> Change:
+        """Correct every row that is added to a product of the plan."""
+        rows = {layer.name: found for layer in products(model, setting) if (found := _row(layer)) is not None}
+        names = Names(model.graph)
+        done: dict[str, str] = {}
+        with threadpool_limits(1):  # sums over several threads depend on their number
+            for alike, values in seen.inputs([layer for layer in products(model, setting) if layer.name in rows]):
+                read = quantized(values, alike, setting, seen.ranges)
+                means = [np.mean(part[0], axis=0, dtype=np.float64) for part in (values, read)]
+                for layer in alike:
+                    node, position, row = rows[layer.name]
+                    weights = rows_in(layer)
+                    low, high = slice_extremes(weights, 1 if setting.per_channel else None)
+                    grid = setting.dialect.weights
+                    params = grid.params(low, high)
+                    axis = 1 if setting.per_channel else None
+                    rounded = grid.dequantize(grid.quantize(weights, params, axis), params, axis)
+                    shift = means[1] @ rounded.astype(np.float64) - means[0] @ weights.astype(np.float64)
+                    corrected = (row.astype(np.float64) - shift).astype(np.float32)
+                    if not np.array_equal(corrected, row):
+                        node.replace_input_with(position, add_initializer(model.graph, names.new(f"{layer.name}_corrected"), corrected))
+                        done[layer.name] = f"{np.abs(shift).max():.1e} taken back, at most"
+        return Change(done)
+
+
+def _row(layer: Layer) -> tuple[ir.Node, int, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] | None:
+    """(Add, position of the row, row) of what is added to the product of a MatMul of three axes or more; None when there is no such row."""
+    product = layer.node.outputs[0]
+    readers = list(product.uses())
+    if layer.op != "MatMul" or product.shape is None or len(product.shape) <= _MATRIX or product.is_graph_output() or len(readers) != 1:
+        return None
+    add, position = readers[0]
+    if add.op_type != "Add" or add.graph is not layer.node.graph:
+        return None
+    row, shape = constant(add.inputs[1 - position]), layer.weight_shape
+    if row is None or shape is None or row.shape != shape[1:] or row.dtype != np.float32:
+        return None
+    return add, 1 - position, row
