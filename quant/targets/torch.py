@@ -107,7 +107,8 @@ class Torch:
         kernels = reading.kernels(folder / artifact.main)
         rows = []
         for choice in plan.layers:
-            kernel, runs = kernels.get(choice.layer, _NOT_FOUND)
+            # A product of integers whose range is found while running goes by a name of its own.
+            kernel, runs = kernels.get(choice.layer) or kernels.get(f"{choice.layer}_MatMulInteger", _NOT_FOUND)
             rows.append(AuditRow(layer=choice.layer, planned=choice.format, runs=runs, kernel=kernel, agrees=runs == choice.format))
         return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(rows))
 

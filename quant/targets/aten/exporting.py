@@ -41,6 +41,8 @@ PRODUCTS = frozenset(
     }
 )
 """Names of ATen's products."""
+LOOKUPS = frozenset({"embedding", "index_select", "select"})
+"""Names of its ways to take rows of a table; what else they take are places."""
 FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64", torch.int8: "int8", torch.uint8: "int8"}
 """Type that a product multiplies -> format."""
 NODE = "onnx"
@@ -209,10 +211,12 @@ def _settled(length: int | torch.SymInt) -> int | None:
 
 
 def multiplied(node: fx.Node) -> list[torch.dtype] | None:
-    """Types that an operation multiplies; None when it is no product."""
-    if node.op != "call_function" or getattr(node.target, "_opname", "") not in PRODUCTS:
+    """Types that an operation multiplies, or the type of the table that it takes rows of; None when it is neither."""
+    name = getattr(node.target, "_opname", "") if node.op == "call_function" else ""
+    if name not in PRODUCTS | LOOKUPS:
         return None
-    return [a.meta["val"].dtype for a in node.args[:2] if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
+    operands = node.args[: 1 if name in LOOKUPS else 2]
+    return [a.meta["val"].dtype for a in operands if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), torch.Tensor)]
 
 
 def save_program(program: torch.export.ExportedProgram, interface: Interface, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from quant.errors import TargetError
-from quant.targets.aten.exporting import FORMATS, INTERFACE, NODE, PRODUCTS, Interface, multiplied
+from quant.targets.aten.exporting import FORMATS, INTERFACE, LOOKUPS, NODE, PRODUCTS, Interface, multiplied
 
 
 def load(path: Path) -> tuple[Callable[..., Any], Interface]:
@@ -71,7 +71,7 @@ def _script_kernels(path: Path) -> dict[str, tuple[str, str]]:
     found: dict[str, tuple[str, str]] = {}
     for name, (variable, types) in interface.products.items():
         operation = made.get(variable)
-        if operation in PRODUCTS:
+        if operation in PRODUCTS | LOOKUPS:
             found[name] = _described(str(operation), [getattr(torch, t) for t in types.split()])
     return found
 

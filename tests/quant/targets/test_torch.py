@@ -116,6 +116,24 @@ def test_an_audit_tells_the_operation_and_the_types_that_it_multiplies(form, tmp
     assert engine.emulates("fp32") is None
 
 
+@pytest.mark.parametrize("form", ["both", "torchscript"])
+def test_tables_and_products_of_integers_are_found(form, tmp_path):
+    """Integers are multiplied in float64, which holds every sum of them."""
+    weights = {"table": zoo.draw(5, 8), "codes": np.arange(-16, 16, dtype=np.int8).reshape(8, 4)}
+    nodes = [
+        zoo.node("Gather", "table x", "rows", "embedding"),
+        zoo.node("DynamicQuantizeLinear", "rows", "q s z"),
+        zoo.node("MatMulInteger", "q codes z", "y", "layer_MatMulInteger"),
+    ]
+    proto = zoo.model(nodes, {"x": ["N"]}, {"y": None}, weights, types={"x": 7, "y": 6})
+    engine = target(format=form)
+    artifact = engine.export(ir.from_proto(proto), tmp_path, scheme="int8-dynamic")
+    rows = engine.audit(artifact, tmp_path, plan("int8", embedding="Gather", layer="MatMul"), {}).rows
+    assert [(r.runs, r.kernel) for r in rows] == [("fp32", "aten.embedding (float32)"), ("fp64", "aten.matmul (float64 x float64)")]
+    feed = {"x": np.array([4, 0, 4], np.int64)}
+    np.testing.assert_array_equal(engine.session(artifact, tmp_path, threads=1).run(feed)["y"], Runtime(ir.from_proto(proto), optimize=False).run(feed)["y"])
+
+
 def test_a_half_precision_layer_is_seen_as_one(tmp_path):
     proto = zoo.model(
         [zoo.node("MatMul", "x w", "y", "layer")], {"x": ["N", 8]}, {"y": None}, {"w": zoo.draw(8, 4).astype(np.float16)}, types={"x": 10, "y": 10}
