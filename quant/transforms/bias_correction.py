@@ -1,8 +1,8 @@
 """`bias-correction`: what rounding adds to the mean of a product is taken back in the row that is added to it.
 
 The scheme itself corrects the biases of convolutions and of products of two matrices (`correct_bias`). Here are the products of
-transformers: rows of three axes or more, times a matrix, plus a constant row. Both the rounding of the weight and that of what it multiplies
-(between the ends of its range) are taken back, as far as they show in the mean over calibration data.
+transformers: rows of three axes or more, times a matrix, plus a constant row. What cutting and rounding adds to the mean of what they multiply is
+not taken back: it comes from few rows (delimiters, most often), and all others would pay for it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 from threadpoolctl import threadpool_limits
 
@@ -20,7 +21,7 @@ from quant.graph.model import add_initializer, constant
 from quant.graph.names import Names
 from quant.graph.scaling import rows_in
 from quant.transforms import TRANSFORMS, Change, Seen, Setting
-from quant.transforms.products.inputs import products, quantized
+from quant.transforms.products.inputs import products
 
 _MATRIX = 2
 
@@ -52,17 +53,10 @@ class BiasCorrection:
         done: dict[str, str] = {}
         with threadpool_limits(1):  # sums over several threads depend on their number
             for alike, values in seen.inputs([layer for layer in products(model, setting) if layer.name in rows]):
-                read = quantized(values, alike, setting, seen.ranges)
-                means = [np.mean(part[0], axis=0, dtype=np.float64) for part in (values, read)]
+                mean = np.mean(values[0], axis=0, dtype=np.float64)
                 for layer in alike:
                     node, position, row = rows[layer.name]
-                    weights = rows_in(layer)
-                    low, high = slice_extremes(weights, 1 if setting.per_channel else None)
-                    grid = setting.dialect.weights
-                    params = grid.params(low, high)
-                    axis = 1 if setting.per_channel else None
-                    rounded = grid.dequantize(grid.quantize(weights, params, axis), params, axis)
-                    shift = means[1] @ rounded.astype(np.float64) - means[0] @ weights.astype(np.float64)
+                    shift = mean @ _rounding(layer, setting)
                     corrected = (row.astype(np.float64) - shift).astype(np.float32)
                     if not np.array_equal(corrected, row):
                         node.replace_input_with(position, add_initializer(model.graph, names.new(f"{layer.name}_corrected"), corrected))
@@ -70,7 +64,15 @@ class BiasCorrection:
         return Change(done)
 
 
-def _row(layer: Layer) -> tuple[ir.Node, int, np.ndarray[tuple[int, ...], np.dtype[np.float32]]] | None:
+def _rounding(layer: Layer, setting: Setting) -> npt.NDArray[np.float64]:
+    """What rounding adds to the weight of `layer`, `[in, out]`."""
+    weights, grid = rows_in(layer), setting.dialect.weights
+    axis = 1 if setting.per_channel else None
+    params = grid.params(*slice_extremes(weights, axis))
+    return grid.dequantize(grid.quantize(weights, params, axis), params, axis).astype(np.float64) - weights
+
+
+def _row(layer: Layer) -> tuple[ir.Node, int, npt.NDArray[np.float32]] | None:
     """(Add, position of the row, row) of what is added to the product of a MatMul of three axes or more; None when there is no such row."""
     product = layer.node.outputs[0]
     readers = list(product.uses())
