@@ -72,7 +72,7 @@ def find_layers(model: ir.Model) -> tuple[Layer, ...]:
     Raises:
         ModelError: Two layers have one name, so that a plan could not tell them apart.
     """
-    layers = tuple(layer for node in model.graph if (layer := _layer(node)) is not None)
+    layers = tuple(layer for node in model.graph if (layer := layer_of(node)) is not None)
     seen: set[str] = set()
     for layer in layers:
         if layer.name in seen:
@@ -93,7 +93,8 @@ def no_layers(path: Path) -> str:
     return "the model has no layers"
 
 
-def _layer(node: ir.Node) -> Layer | None:
+def layer_of(node: ir.Node) -> Layer | None:
+    """The layer that `node` computes; None when it computes none."""
     if node.domain not in {"", "ai.onnx"} or len(node.inputs) < _OPERANDS:
         return None
     if node.op_type == TABLE_OP:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from quant.graph.layers import FLOAT32, Layer
+from quant.graph.layers import FLOAT32, Layer, layer_of
 from quant.graph.model import add_initializer, attribute, constant
 from quant.graph.names import Names
 
@@ -87,6 +87,8 @@ def _absorb(graph: ir.Graph, tensor: ir.Value, scale: Scale, layers: Sequence[La
         positions = [i for i in (1, 2) if i < len(maker.inputs) and maker.inputs[i] is not None]
     elif maker.op_type == "Mul":
         positions = [i for i in (0, 1) if _is_row(maker.inputs[i], scale.size)][:1]
+        if not positions:
+            return _absorb_before(graph, maker, scale, names)
     else:
         return None
     factors = [constant(maker.inputs[i]) for i in positions]
@@ -97,6 +99,44 @@ def _absorb(graph: ir.Graph, tensor: ir.Value, scale: Scale, layers: Sequence[La
         divided = (factor.astype(np.float64).reshape(-1) / scale).reshape(factor.shape).astype(np.float32)
         maker.replace_input_with(position, add_initializer(graph, names.new(f"{tensor.name}_smoothing"), divided))
     return f"folded into {maker.name or maker.op_type}"
+
+
+def _absorb_before(graph: ir.Graph, product: ir.Node, scale: Scale, names: Names) -> str | None:
+    """Divide the output channels of a layer that makes one side of `product` and nothing else; None when no side is made so.
+
+    In a gated unit, `gate(x) * (x U + b)`, U and b take the division.
+    """
+    for side in product.inputs:
+        found = _layer_and_row(side, scale.size)
+        if found is None:
+            continue
+        layer, rows = found
+        write_rows(graph, layer, rows_in(layer).astype(np.float64) / scale, names)
+        for node, position in rows:
+            row = constant(node.inputs[position])
+            assert row is not None, "it was found to be a row"
+            divided = (row.astype(np.float64).reshape(-1) / scale).reshape(row.shape).astype(np.float32)
+            node.replace_input_with(position, add_initializer(graph, names.new(f"{layer.name}_smoothing"), divided))
+        return f"folded into the weight of {layer.name}"
+    return None
+
+
+def _layer_and_row(value: ir.Value | None, channels: int) -> tuple[Layer, list[tuple[ir.Node, int]]] | None:
+    """The `scalable` layer that makes `value`, which nobody else reads, and (node, position) of a constant row that is added to it."""
+    if value is None or len(value.uses()) != 1 or value.is_graph_output():
+        return None
+    node = value.producer()
+    if node is None:
+        return None
+    if node.op_type == "Add":
+        at = next((i for i in (0, 1) if _is_row(node.inputs[i], channels)), None)
+        before = _layer_and_row(node.inputs[1 - at], channels) if at is not None else None
+        return None if before is None or at is None or before[1] else (before[0], [(node, at)])
+    layer = layer_of(node)
+    if layer is None or not scalable(layer) or rows_in(layer).shape[1] != channels:
+        return None
+    bias = [i for i in (_MATRIX,) if len(node.inputs) > i and node.inputs[i] is not None]
+    return (layer, [(node, i) for i in bias]) if all(_is_row(node.inputs[i], channels) for i in bias) else None
 
 
 def _is_row(value: ir.Value | None, channels: int) -> bool:

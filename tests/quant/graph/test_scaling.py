@@ -107,3 +107,56 @@ def test_only_rows_times_a_constant_matrix_can_be_scaled(node, shape, taken):
     assert scalable(layer) == taken
     if taken:
         np.testing.assert_array_equal(rows_in(layer), weights.T if shape == (4, 6) else weights)
+
+
+GATE = helper.make_node("Sigmoid", ["x"], ["gate"])
+U = R.normal(size=(6, 6)).astype(np.float32)
+
+
+def up(*nodes):
+    """A gated unit: Sigmoid(x) times what `nodes` make of x, called `u`, before the product."""
+    return [GATE, *nodes, helper.make_node("Mul", ["gate", "u"], ["h"], name="gated"), PRODUCT]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "free"),
+    [
+        (up(helper.make_node("MatMul", ["x", "v"], ["u"], name="up")), True),
+        (up(helper.make_node("MatMul", ["x", "v"], ["n"], name="up"), helper.make_node("Add", ["b", "n"], ["u"])), True),
+        (up(helper.make_node("MatMul", ["x", "v"], ["u"], name="up"), helper.make_node("Identity", ["u"], ["z"])), False),
+        (up(helper.make_node("MatMul", ["x", "v"], ["n"], name="up"), helper.make_node("Relu", ["n"], ["u"])), False),
+        (up(helper.make_node("MatMul", ["x", "v"], ["n"], name="up"), helper.make_node("Add", ["n", "x"], ["u"])), False),
+    ],
+    ids=["a product", "a product and a row", "a product that another reads", "behind an activation function", "plus a computed tensor"],
+)
+def test_a_gated_unit_takes_the_division_into_the_layer_of_its_open_side(nodes, free):
+    outputs = ("y", "z") if any("z" in node.output for node in nodes) else ("y",)
+    graph = model(nodes, {"v": U, "b": GB["b"], "w": W}, outputs)
+    before, count = run(graph), len(graph.graph)
+    where = divided(graph, "h")
+    for now, was in zip(run(graph), before, strict=True):
+        # Two products one behind the other, each rounded anew.
+        np.testing.assert_allclose(now, was, rtol=0, atol=128 * np.finfo(np.float32).eps * np.abs(was).max())
+    assert (len(graph.graph) == count) == free, where
+    assert (where == "folded into the weight of up") == free
+
+
+def test_the_bias_of_a_gemm_takes_its_share_of_the_division():
+    nodes = [
+        helper.make_node("Reshape", ["x", "to"], ["r"]),
+        helper.make_node("Gemm", ["r", "v", "b"], ["u"], name="up", transB=1, beta=0.5),
+        helper.make_node("Sigmoid", ["r"], ["gate"]),
+        helper.make_node("Mul", ["u", "gate"], ["h"]),
+        PRODUCT,
+    ]
+    graph = model(nodes, {"v": U, "b": GB["b"], "w": W})
+    graph.graph.initializers["to"] = ir.Value(
+        name="to", const_value=ir.tensor(np.int64([-1, 6]), name="to"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([2])
+    )
+    for node in graph.graph:
+        for position, value in enumerate(node.inputs):
+            if value is not None and value.name == "to":
+                node.replace_input_with(position, graph.graph.initializers["to"])
+    before = run(graph)
+    assert divided(graph, "h") == "folded into the weight of up"
+    np.testing.assert_allclose(run(graph)[0], before[0], rtol=0, atol=128 * np.finfo(np.float32).eps * np.abs(before[0]).max())
