@@ -16,6 +16,7 @@ from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.ladder import ladder
+from quant.engine.modelopt import FromModelOpt, from_modelopt
 from quant.engine.own_loop import trainable_module
 from quant.engine.prepare import prepare
 from quant.engine.run import Run, no_exit, planned_jobs, run
@@ -36,6 +37,7 @@ __all__ = [
     "Audited",
     "CalibrationTable",
     "Comparison",
+    "FromModelOpt",
     "Inspection",
     "Ladder",
     "LoadedRecipe",
@@ -48,6 +50,7 @@ __all__ = [
     "compare",
     "convert",
     "evaluate",
+    "from_modelopt",
     "inspect",
     "ladder",
     "load_recipe",
