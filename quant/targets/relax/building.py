@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ import tvm
 from tvm import relax, tirx
 from tvm.target import codegen
 
-from quant.core.files import write_text
 from quant.core.progress import progress
 from quant.errors import TargetError
 from quant.graph.layers import find_layers
 from quant.targets.relax.importing import import_graph, said
-from quant.targets.relax.kernels import LAYER
 from quant.targets.relax.schedule import DOT, schedule
+from quant.targets.relax.tiles import LAYER
 
 _DOT_FEATURE = "avx512vnni"
 
@@ -114,7 +112,7 @@ def _scheduled(module: Any, *, dot: bool) -> dict[str, Product]:
     for variable, function in list(module.functions.items()):
         if isinstance(function, tirx.PrimFunc):
             made = schedule(function, dot=dot)
-            module[variable] = made.with_attr("tirx.is_scheduled", True)
+            module[variable] = made.with_attr({"tirx.is_scheduled": True})
             found |= dict(products(variable.name_hint, made))
     return found
 

@@ -9,7 +9,9 @@ from typing import Any
 
 from tvm import s_tir, tirx
 
-from quant.targets.relax.kernels import BY_CHANNEL, LANES, LAYER, SIDE_BY_SIDE, TILE
+from quant.targets.relax.functions import SIDE_BY_SIDE
+from quant.targets.relax.kernels import BY_CHANNEL
+from quant.targets.relax.tiles import LANES, LAYER, TILE
 
 DOT = "vpdpbusd"
 _INTRINSIC = "llvm.x86.avx512.vpdpbusd.512"
@@ -53,26 +55,25 @@ def _around(sch: Any, blocks: Any, layer: Any) -> tuple[Any, Any]:
     """(the layer, the block behind it): what stands between is worked into the last one, and what stands before runs first."""
     names = [sch.get(block).name_hint for block in blocks]
     position = names.index(sch.get(layer).name_hint)
-    _others(sch, blocks[:position], keep_last=False)
+    for block in blocks[:position]:
+        _plain(sch, block)
     for block in blocks[position + 1 : -1]:
         sch.compute_inline(block)
     return layer, blocks[-1] if position + 1 < len(blocks) else None
 
 
-def _others(sch: Any, blocks: Any, *, keep_last: bool = True) -> None:
-    """Work what is computed element by element into what reads it; the rest runs block by block, rows on threads."""
-    for block in blocks[:-1] if keep_last else blocks:
-        if not keep_last or _is_reduction(sch, block) or LAYER in sch.get(block).annotations:
+def _others(sch: Any, blocks: Any) -> None:
+    """Work what is computed element by element into what reads it; the rest runs block by block."""
+    left = []
+    for block in blocks[:-1]:
+        if _is_reduction(sch, block) or LAYER in sch.get(block).annotations:
+            left.append(block)
             continue
         try:
             sch.compute_inline(block)
-        except s_tir.ScheduleError:
-            continue  # it is read by something that cannot take it in
-    for block in blocks:
-        try:
-            sch.get(block)
-        except (IndexError, RuntimeError, ValueError):
-            continue  # worked in
+        except s_tir.ScheduleError:  # it is read by something that cannot take it in
+            left.append(block)
+    for block in (*left, blocks[-1]):
         _plain(sch, block)
 
 
@@ -119,11 +120,11 @@ def _tiled(sch: Any, layer: Any, last: Any, *, dot: bool) -> None:
     whole = channels is not None and channels % (wide * LANES) == 0
     if rows is not None and _product(lengths) == rows and (lengths[-1] or 1) % high == 0 and channels is not None and (whole or blocks == wide):
         row, lane = sch.fuse(*places), LANES if whole else next(n for n in (16, 8, 4, 2, 1) if channels % n == 0)
-        outer = [*loops[:batch], *_tile(sch, row, loops[-1], high, wide if whole else channels // lane, lane)]
+        outer = [*loops[:batch], *_tile(sch, row, loops[-1], high=high, wide=wide if whole else channels // lane, lane=lane)]
     else:
         copy = sch.cache_write(layer, 0, "global")
         loops = sch.get_loops(copy)
-        outer = [*loops[:batch], *_tile(sch, loops[batch], loops[batch + 1], high, wide, None)]
+        outer = [*loops[:batch], *_tile(sch, loops[batch], loops[batch + 1], high=high, wide=wide, lane=None)]
         sch.vectorize(loops[-1])
         _plain(sch, last)
     sch.compute_at(layer, outer[-1], preserve_unit_loops=True)
@@ -131,7 +132,7 @@ def _tiled(sch: Any, layer: Any, last: Any, *, dot: bool) -> None:
     _registers(sch, layer, batch, dot=dot and of_bytes)
 
 
-def _tile(sch: Any, row: Any, channel: Any, high: int, wide: int, lane: int | None) -> list[Any]:
+def _tile(sch: Any, row: Any, channel: Any, *, high: int, wide: int, lane: int | None) -> list[Any]:
     """Split rows and channels into tiles; gives the loops over tiles."""
     far, near = sch.split(row, [None, high])
     if lane is None:
@@ -167,7 +168,10 @@ def _registers(sch: Any, layer: Any, batch: int, *, dot: bool) -> None:
 
 
 def _dot(sch: Any, lanes: Any) -> None:
-    """Replace 16 sums of 4 products of bytes by the instruction for it. (TVM's own `tensorize` ends the process here.)"""
+    """Replace 16 sums of 4 products of bytes by the instruction for it.
+
+    Done by hand, for TVM's own `tensorize` (0.27) ends the process with a segmentation fault, whatever it is given.
+    """
     outer = sch.blockize(lanes)
     block = sch.get(outer)
     inner = sch.get(sch.get_child_blocks(outer)[0])
