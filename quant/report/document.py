@@ -65,15 +65,15 @@ class TransformRow(Document):
     Args:
         transform: Its title.
         kept: Whether the model was quantized with it.
-        before: Squared error of the quantized outputs without it, on the samples that judge, as a share of their square.
-        after: The same with it; None when it found nothing to do.
+        before: Squared error of the quantized outputs without it, on the samples that judge, as a share of their square; None when not finite.
+        after: The same with it; None when it found nothing to do, too.
         reason: Why it was kept or not.
         layers: Layer -> what was done to it; empty when not kept.
     """
 
     transform: str
     kept: bool
-    before: float
+    before: float | None
     after: float | None
     reason: str
     layers: dict[str, str] = Field(default_factory=dict)

@@ -43,15 +43,15 @@ class Step(Document):
     Args:
         transform: Its title.
         kept: Whether the model is quantized with it.
-        before: Squared error of the quantized model's outputs without it, as a share of their square.
-        after: The same with it; None when it found nothing to do.
+        before: Squared error of the quantized model's outputs without it, as a share of their square; None when they were not finite.
+        after: The same with it; None when it found nothing to do, too.
         reason: Why it is kept or not.
         layers: Layer -> what was done to it; empty when not kept.
     """
 
     transform: str
     kept: bool
-    before: float
+    before: float | None
     after: float | None
     reason: str
     layers: Mapping[str, str] = {}
@@ -123,7 +123,7 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
     steps: list[Step] = []
     for number, (title, transform) in enumerate(transforms.items()):
         tried = _transformed(best, transform, work, ranges, folder=scratch / str(number))
-        step = partial(Step, transform=title, before=error)
+        step = partial(Step, transform=title, before=_finite(error))
         if tried is None:
             steps.append(step(kept=False, after=None, reason="it finds nothing to do"))
             continue
@@ -134,11 +134,29 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
             continue
         after, chosen = _error(new, work, wanted, judges)
         kept = after < error
-        reason = f"error {'divided by' if kept else 'multiplied by'} {max(error, after) / max(min(error, after), 1e-300):.2f}"
-        steps.append(step(kept=kept, after=after, reason=reason, layers=change.layers if kept else {}))
+        steps.append(step(kept=kept, after=_finite(after), reason=_compared(error, after), layers=change.layers if kept else {}))
         if kept:
             best, error, ranges = new, after, chosen
     return replace(best, story=Story(steps=tuple(steps)))
+
+
+def _finite(error: float) -> float | None:
+    return error if np.isfinite(error) else None
+
+
+def _compared(before: float, after: float) -> str:
+    """What became of the error.
+
+    Example:
+        >>> _compared(0.02, 0.01), _compared(0.0, 0.0), _compared(0.01, float("inf"))
+        ('error divided by 2.00', 'error as before', 'the quantized outputs are no longer finite')
+    """
+    if not np.isfinite(after):
+        return "the quantized outputs are not finite" if not np.isfinite(before) else "the quantized outputs are no longer finite"
+    if before == after:
+        return "error as before"
+    ratio = max(before, after) / max(min(before, after), 1e-300)
+    return f"error {'divided by' if after < before else 'multiplied by'} {ratio:.2f}" if np.isfinite(ratio) else "the quantized outputs became finite"
 
 
 def _transformed(best: Improved, transform: Transform, work: Work, ranges: Mapping[str, Range], *, folder: Path) -> tuple[Improved, Change] | None:
@@ -183,10 +201,13 @@ def _outputs(runtime: Runtime, samples: Samples, feeding: Feeding) -> list[dict[
 
 
 def _relative_error(found: Sequence[dict[str, Array]], wanted: Sequence[dict[str, Array]]) -> float:
-    """Mean over outputs of (sum of squared differences / sum of squares), over all feeds; infinite when something is not finite."""
+    """Mean over outputs of (sum of squared differences / sum of squares), over all feeds; infinite when something is not finite that is in FP32."""
     shares = []
     for name in sorted(wanted[0]):
-        noise = sum(float(np.square(a[name].astype(np.float64) - b[name]).sum()) for a, b in zip(found, wanted, strict=True))
+        if not all(np.isfinite(b[name]).all() for b in wanted):
+            continue  # no distance can be had from what is not finite in FP32
+        with np.errstate(over="ignore", invalid="ignore"):
+            noise = sum(float(np.square(a[name].astype(np.float64) - b[name]).sum()) for a, b in zip(found, wanted, strict=True))
         signal = sum(float(np.square(b[name], dtype=np.float64).sum()) for b in wanted)
         shares.append(noise / max(signal, 1e-300))
-    return float(np.mean(shares)) if np.isfinite(shares).all() else float("inf")
+    return float(np.mean(shares or [0.0])) if np.isfinite(shares).all() else float("inf")
