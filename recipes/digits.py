@@ -159,4 +159,4 @@ def _named(network: torch.nn.Module) -> torch.nn.Module:
         def forward(self, image: torch.Tensor) -> dict[str, torch.Tensor]:
             return {"logits": self.network(image)}
 
-    return Digits()
+    return Digits().eval()
