@@ -136,7 +136,7 @@ class Distillation:
         inner = len(self.weights)
         outputs = [*self.scores, *(name for name in self.squares if name not in self.weights)]
         said = [f"{'KL divergence' if name in self.scores else 'squared error'} of output {name!r}" for name in outputs]
-        return f"distillation from FP32: {', '.join(said)}" + (f", squared error of what {inner} layers give" if inner else "")
+        return f"distillation from FP32: {', '.join(said)}" + (f", squared error of what {inner} of its layers give" if inner else "")
 
     def __call__(self, found: Tensors, wanted: Arrays, part: Part) -> torch.Tensor:
         """The sum over rows."""

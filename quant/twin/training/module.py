@@ -35,7 +35,7 @@ class QatModule(torch.nn.Module):
         self._groups = (list(trainable.weights.values()), trainable.scales)
         self.finish = finish
 
-    def parameter_groups(self, *, learning_rate: float = 1e-4, scale_learning_rate: float = 1e-3, weight_decay: float = 0.0) -> list[dict[str, Any]]:
+    def parameter_groups(self, *, learning_rate: float = 1e-4, scale_learning_rate: float = 5e-3, weight_decay: float = 0.0) -> list[dict[str, Any]]:
         """What to give an optimizer: weights and biases, and the logarithms of scales, each with their learning rate."""
         groups = ({"lr": learning_rate, "weight_decay": weight_decay}, {"lr": scale_learning_rate, "weight_decay": 0.0})
         return [{"params": parameters, **how} for parameters, how in zip(self._groups, groups, strict=True) if parameters]

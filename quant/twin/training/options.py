@@ -27,7 +27,7 @@ class TrainingOptions(Options):
     """Samples to a step, at least."""
     learning_rate: float = Field(1e-4, gt=0)
     """Of weights and biases."""
-    scale_learning_rate: float = Field(1e-3, gt=0)
+    scale_learning_rate: float = Field(5e-3, gt=0)
     """Of the logarithms of scales: about the share of a scale that one step changes."""
     learn_scales: bool = True
     """Learn the scales too (LSQ); off: they stay as calibration chose them."""

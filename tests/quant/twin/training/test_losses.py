@@ -108,7 +108,7 @@ def test_a_teacher_of_anything_else_is_followed_by_squared_error_as_a_share_of_i
     found = float(made({"y": torch.from_numpy(ours), "h": torch.from_numpy(theirs)}, {"y": theirs, "h": 2 * theirs}, part([None] * 6)))
     square = np.square(theirs.astype(float)).mean()
     assert found == pytest.approx(np.square(ours - theirs).mean(axis=1).sum() / square + 0.5 * 6 / 4, rel=1e-4)
-    assert made.words == "distillation from FP32: squared error of output 'y', squared error of what 1 layers give"
+    assert made.words == "distillation from FP32: squared error of output 'y', squared error of what 1 of its layers give"
 
 
 def test_a_model_without_a_float_output_has_nothing_to_distil(zoo):

@@ -66,7 +66,7 @@ def test_it_learns_from_fp32_where_there_are_no_labels(trained):
 
 def test_features_of_layers_count_where_they_are_asked_for(trained):
     found = trained(labels=False, features=1.0, epochs=1)[1]
-    assert found.loss == "distillation from FP32: KL divergence of output 'logits', squared error of what 1 layers give"
+    assert found.loss == "distillation from FP32: KL divergence of output 'logits', squared error of what 1 of its layers give"
 
 
 def test_scales_stay_where_they_are_not_to_be_learned(trained):
@@ -264,6 +264,18 @@ def test_a_model_that_remembers_is_refused(trained):
 def test_labels_that_no_metric_holds_against_the_output_are_left_alone(trained):
     """An embedding has labels too; they say nothing about its columns."""
     assert trained(epochs=1, parts={"judged": frozenset(), "classes": frozenset()})[1].loss == "distillation from FP32: squared error of output 'logits'"
+
+
+def test_samples_of_two_feeds_are_distilled_feed_by_feed(perceptron, placed_in, material):
+    path, x, _ = perceptron
+    model, placed = placed_in(path)
+    pairs = material(path, x)
+    two = replace(pairs.samples, feeds=tuple(({"x": a}, {"x": b}) for a, b in zip(x[::2], x[1::2], strict=True)), labels=(1,) * 128)
+    found = train(model, placed, TrainingOptions(epochs=1, batch_size=64), replace(pairs, samples=two))
+    assert found.loss == "distillation from FP32: KL divergence of output 'logits'"
+    assert found.samples == 128
+    with pytest.raises(DataError, match="samples of several feeds have one label for all\nhint: use `loss: distillation`"):
+        train(*placed_in(path), TrainingOptions(loss="labels"), replace(pairs, samples=two))
 
 
 def test_what_was_told_is_a_document(trained, tmp_path):
