@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from tvm import relax
 
-from quant.errors import TargetError
 from quant.targets.relax import kernels
 from quant.targets.relax.graph import Graph, array, inputs_of, shape_of
 from quant.targets.relax.products import scaled
@@ -23,7 +22,7 @@ def conv(graph: Graph, name: str, inputs: Sequence[Any], attrs: dict[str, Any]) 
     group, channels = int(attrs.get("group", 1)), shape[0]
     if not all(isinstance(n, int) for n in (shape_of(x)[1], *shape)):
         return None
-    window = _window(attrs, shape[2:], shape_of(x)[2:])
+    window = _window(attrs, len(shape) - 2)
     weights = graph.symmetric(w, axis=0)
     codes = graph.left(x) if weights is not None else None
     if codes is not None and weights is not None:
@@ -81,16 +80,14 @@ def conv_transpose(graph: Graph, name: str, inputs: Sequence[Any], attrs: dict[s
     return graph.last.first(graph.plus(sums, bias, x))
 
 
-def _window(attrs: dict[str, Any], kernel: Sequence[int], shape: Sequence[Any]) -> kernels.Window:
-    axes = len(kernel)
+def _window(attrs: dict[str, Any], axes: int) -> kernels.Window:
     strides, dilations = tuple(attrs.get("strides", [1] * axes)), tuple(attrs.get("dilations", [1] * axes))
-    mode = attrs.get("auto_pad", b"NOTSET").decode()
-    if mode in {"SAME_UPPER", "SAME_LOWER"}:
-        if not all(isinstance(n, int) for n in shape):
-            raise TargetError(f"auto_pad {mode} pads by the input's shape, which is dynamic", hint="export the model with explicit pads")
-        whole = [max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0) for n, s, k, d in zip(shape, strides, kernel, dilations, strict=True)]
-        less, more = [n // 2 for n in whole], [n - n // 2 for n in whole]
-        pads = [*less, *more] if mode == "SAME_UPPER" else [*more, *less]
-    else:
-        pads = [0] * (2 * axes) if mode == "VALID" else list(attrs.get("pads", [0] * (2 * axes)))
-    return kernels.Window(strides, dilations, tuple(map(int, pads)))
+    match attrs.get("auto_pad", b"NOTSET").decode():
+        case "SAME_UPPER":
+            return kernels.Window(strides, dilations, same="behind")
+        case "SAME_LOWER":
+            return kernels.Window(strides, dilations, same="before")
+        case "VALID":
+            return kernels.Window(strides, dilations, (0,) * (2 * axes))
+        case _:
+            return kernels.Window(strides, dilations, tuple(map(int, attrs.get("pads", [0] * (2 * axes)))))

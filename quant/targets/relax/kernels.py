@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from quant.targets.relax.tiles import GROUP, LANES, LAYER, Tiled, known, places
 
@@ -26,11 +26,50 @@ class Window:
         strides: Along each spatial axis.
         dilations: Along each spatial axis.
         pads: Before each spatial axis, then behind each.
+        same: Where an odd one of the pads goes, which then follow from the shape: so many that the output has the input's length by the stride.
     """
 
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    pads: tuple[int, ...]
+    pads: tuple[int, ...] = ()
+    same: Literal["before", "behind"] | None = None
+
+    def borders(self, shape: Sequence[Any], kernel: Sequence[Any]) -> list[tuple[Any, int]]:
+        """(pad before, room for both pads) of each axis of an input of spatial `shape`; the first may be an expression of a dynamic length.
+
+        Example:
+            >>> Window((2, 1), (1, 1), same="behind").borders([7, 8], [3, 4])
+            [(1, 2), (1, 3)]
+        """
+        if self.same is None:
+            axes = len(self.pads) // 2
+            return [(a, a + b) for a, b in zip(self.pads[:axes], self.pads[axes:], strict=True)]
+        found = []
+        for n, s, d, k in zip(shape, self.strides, self.dilations, kernel, strict=True):
+            reach = (int(k) - 1) * d + 1
+            whole = reach - 1 if 1 in {s, reach} else _at_least_0(reach - 1 - (n - 1) % s)
+            found.append((whole // 2 if self.same == "behind" else whole - whole // 2, reach - 1))
+        return found
+
+    def out(self, shape: Sequence[Any], kernel: Sequence[Any]) -> list[Any]:
+        """Spatial shape of the output.
+
+        Example:
+            >>> Window((2, 1), (1, 1), same="behind").out([7, 8], [3, 4])
+            [4, 8]
+        """
+        if self.same is not None:
+            return [(n + s - 1) // s for n, s in zip(shape, self.strides, strict=True)]
+        rooms = [room for _, room in self.borders(shape, kernel)]
+        return [(n + room - (k - 1) * d - 1) // s + 1 for n, room, k, s, d in zip(shape, rooms, kernel, self.strides, self.dilations, strict=True)]
+
+
+def _at_least_0(value: Any) -> Any:
+    if isinstance(value, int):
+        return max(value, 0)
+    from tvm import tirx  # noqa: PLC0415 - optional, heavy
+
+    return tirx.max(value, 0)
 
 
 def convolution(x: Any, packed: Any, *, layer: str, channels: int, window: Window, zero: int = 0) -> Any:
@@ -46,8 +85,8 @@ def convolution(x: Any, packed: Any, *, layer: str, channels: int, window: Windo
     """
     from tvm import te  # noqa: PLC0415 - optional, heavy
 
-    filled = _padded(x, window.pads, zero, more=_missing(x, packed))
-    out = _out_shape(filled.shape[1:-1], packed.shape[1:-3], window)
+    filled = _padded(x, window.borders(_numbers(x.shape[1:-1]), packed.shape[1:-3]), zero, more=_missing(x, packed))
+    out = window.out(_numbers(x.shape[1:-1]), packed.shape[1:-3])
     axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(packed.shape[1:-3])]
 
     def read(batch: Sequence[Any], place: Any, channel: Any) -> Any:
@@ -60,7 +99,7 @@ def convolution(x: Any, packed: Any, *, layer: str, channels: int, window: Windo
 
 def rows(x: Any, packed: Any, *, layer: str, channels: int, zero: int = 0) -> Any:
     """Products of `x [..., in]` with a constant matrix, packed: sums `[..., out]`."""
-    filled = _padded(x, (0, 0) * (len(x.shape) - 2), zero, more=_missing(x, packed))
+    filled = _padded(x, [(0, 0)] * (len(x.shape) - 2), zero, more=_missing(x, packed))
     tiled = Tiled(layer, [], x.shape[:-1], channels)
 
     def read(_batch: Sequence[Any], place: Any, channel: Any) -> Any:
@@ -107,8 +146,8 @@ def depthwise(x: Any, weights: Any, *, layer: str, window: Window, zero: int = 0
     from tvm import te  # noqa: PLC0415 - optional, heavy
 
     kernel = weights.shape[:-1]
-    filled = _padded(x, window.pads, zero)
-    out = _out_shape(filled.shape[1:-1], kernel, window)
+    filled = _padded(x, window.borders(_numbers(x.shape[1:-1]), kernel), zero)
+    out = window.out(_numbers(x.shape[1:-1]), kernel)
     axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(kernel)]
     sums = "int32" if weights.dtype == "int8" else "float32"
 
@@ -129,8 +168,8 @@ def grouped(x: Any, packed: Any, *, layer: str, channels: int, window: Window, z
     share = x.shape[-1] // packed.shape[0]
     # The channels that fill up a group's last four meet weights of 0; those of the last group must be there to be read.
     more = int(packed.shape[-3] * packed.shape[-1] - share)
-    filled = _padded(x, window.pads, zero, more=more)
-    out = _out_shape(filled.shape[1:-1], packed.shape[2:-3], window)
+    filled = _padded(x, window.borders(_numbers(x.shape[1:-1]), packed.shape[2:-3]), zero, more=more)
+    out = window.out(_numbers(x.shape[1:-1]), packed.shape[2:-3])
     axes = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(packed.shape[2:-3])]
 
     def read(batch: Sequence[Any], place: Any, channel: Any) -> Any:
@@ -145,8 +184,8 @@ def direct(x: Any, weights: Any, *, layer: str, window: Window, group: int) -> A
     """A convolution whose weights are computed, as ONNX has it: `x [batch, in, *spatial]`, `weights [out, in / group, *kernel]`."""
     from tvm import te  # noqa: PLC0415 - optional, heavy
 
-    filled = _padded(x, window.pads, 0, channels_last=False)
-    out = _out_shape(filled.shape[2:], weights.shape[2:], window)
+    filled = _padded(x, window.borders(_numbers(x.shape[2:]), weights.shape[2:]), 0, channels_last=False)
+    out = window.out(_numbers(x.shape[2:]), weights.shape[2:])
     channel = te.reduce_axis((0, weights.shape[1]), "ko")
     kernel = [te.reduce_axis((0, k), f"k{i}") for i, k in enumerate(weights.shape[2:])]
     share = weights.shape[0] // group
@@ -180,31 +219,29 @@ def _broadcast(left: Sequence[Any], right: Sequence[Any]) -> list[Any]:
     return [b if known(a) == 1 else a for a, b in pairs]
 
 
-def _padded(x: Any, pads: Sequence[int], zero: int, *, more: int = 0, channels_last: bool = True) -> Any:
-    """`x` with borders of `zero`, and so many channels more."""
+def _padded(x: Any, borders: Sequence[tuple[Any, int]], zero: int, *, more: int = 0, channels_last: bool = True) -> Any:
+    """`x` with borders of `zero` around its spatial axes, and so many channels more."""
     from tvm import te, tirx  # noqa: PLC0415 - optional, heavy
 
-    spatial = len(pads) // 2
-    if not any(pads) and not more:
+    rooms = [(0, 0), *borders, (0, more)] if channels_last else [(0, 0), (0, 0), *borders]
+    if not any(room for _, room in rooms):
         return x
-    ahead = [0] if channels_last else [0, 0]
-    before = [*ahead, *pads[:spatial], *([0] if channels_last else [])]
-    behind = [*ahead, *pads[spatial:], *([more] if channels_last else [])]
-    shape = [n + a + b if a or b else n for n, a, b in zip(x.shape, before, behind, strict=True)]
+    shape = [n + room if room else n for n, (_, room) in zip(x.shape, rooms, strict=True)]
 
     def value(*at: Any) -> Any:
-        inside = [i >= a for i, a in zip(at, before, strict=True) if a]
-        inside += [i < n + a for i, n, a, b in zip(at, x.shape, before, behind, strict=True) if b]
-        read = x[tuple(i - a for i, a in zip(at, before, strict=True))]
+        inside = [i >= before for i, (before, _) in zip(at, rooms, strict=True) if known(before) != 0]
+        inside += [i < n + before for i, n, (before, room) in zip(at, x.shape, rooms, strict=True) if room]
+        read = x[tuple(i - before for i, (before, _) in zip(at, rooms, strict=True))]
         return tirx.if_then_else(tirx.all(*inside), read, tirx.const(zero, x.dtype))
 
     return te.compute(shape, value, name="padded")
 
 
+def _numbers(shape: Sequence[Any]) -> list[Any]:
+    """Lengths that are known as numbers of Python's."""
+    return [n if (number := known(n)) is None else number for n in shape]
+
+
 def _missing(x: Any, packed: Any) -> int:
     """Channels that `x` lacks for whole fours."""
     return int(packed.shape[-3] * packed.shape[-1] - x.shape[-1])
-
-
-def _out_shape(shape: Sequence[Any], kernel: Sequence[Any], window: Window) -> list[Any]:
-    return [(n - (k - 1) * d - 1) // s + 1 for n, k, s, d in zip(shape, kernel, window.strides, window.dilations, strict=True)]

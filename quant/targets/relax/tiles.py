@@ -49,7 +49,7 @@ def tile(rows: int | None, row: int | None, blocks: int) -> tuple[int, int]:
 
     Example:
         >>> tile(56 * 56, 56, 8)
-        (7, 4)
+        (7, 2)
     """
     best, most = (1, 1), 0.0
     for wide in (n for n in range(1, 9) if blocks % n == 0):

@@ -313,10 +313,15 @@ def test_what_tvm_cannot_compile_is_refused_in_its_own_words(tmp_path):
         exported(proto, tmp_path)
 
 
-def test_pads_that_depend_on_a_dynamic_shape_are_refused(tmp_path):
-    proto = zoo.model([node("Conv", "x w", "y", "layer", auto_pad="SAME_UPPER")], {"x": ["N", 3, "H", "W"]}, {"y": None}, {"w": draw(4, 3, 3, 3)})
-    with pytest.raises(TargetError, match=r"node 'layer' \(Conv\): auto_pad SAME_UPPER pads by the input's shape, which is dynamic"):
-        exported(proto, tmp_path)
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+def test_pads_may_depend_on_a_dynamic_shape(tmp_path, mode):
+    proto = conv(codes(8, 3, 3, 4), ["N", 3, "H", "W"], auto_pad=mode, strides=[2, 1])
+    target, artifact = exported(proto, tmp_path)
+    session = target.session(artifact, tmp_path, threads=1)
+    for size in ((7, 9), (8, 4)):
+        x = np.random.default_rng(0).normal(size=(2, 3, *size)).astype(np.float32)
+        expected = ReferenceEvaluator(proto).run(None, {"x": x})[0]
+        np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=CLOSE, atol=CLOSE * np.abs(expected).max())
 
 
 def test_a_feed_of_a_wrong_shape_is_refused_with_its_shape(tmp_path):
