@@ -23,6 +23,7 @@ from quant.engine.prepare import prepare
 from quant.engine.reporting import Clock, Findings, make_report
 from quant.engine.summary import Outcome
 from quant.engine.timing import time_artifacts
+from quant.engine.training import training_obstacle
 from quant.errors import PlanError, QuantError, RunError, TargetError
 from quant.graph.layers import no_layers
 from quant.recipe.load import load_recipe
@@ -114,6 +115,8 @@ def planned_jobs(workshop: Workshop) -> list[Job]:
             elif not plan.quantized:
                 reasons = sorted({choice.reason for choice in plan.layers}) or [no_layers(workshop.prepared.path)]
                 jobs.append(Job(scheme, target, status="not applicable", reason=f"nothing to quantize: {'; '.join(reasons)}"))
+            elif (obstacle := training_obstacle(workshop, scheme)) is not None:
+                jobs.append(Job(scheme, target, status="not applicable", reason=obstacle))
             else:
                 jobs.append(Job(scheme, target, plan))
     if all(job.status == "not available" for job in jobs):

@@ -12,9 +12,9 @@ import numpy as np
 from quant.core.parallel import worker_count
 from quant.core.protocols import Metric, Records
 from quant.data.samples import Samples
-from quant.errors import DataError
+from quant.errors import DataError, ModelError
 from quant.stages.running import Run, run_samples
-from quant.twin.training.material import Material, Trained
+from quant.twin.training.material import Material, Trained, refuse_state
 
 if TYPE_CHECKING:
     from quant.engine.candidates import Workshop
@@ -61,6 +61,17 @@ def training_material(workshop: Workshop, scratch: Path, tell: Callable[[Trained
         tell=tell,
         threads=worker_count(),
     )
+
+
+def training_obstacle(workshop: Workshop, scheme: str) -> str | None:
+    """Why the scheme of that title cannot train the recipe's model; None when it can, or does not train."""
+    if workshop.bound.schemes[scheme].data != "training":
+        return None
+    try:
+        refuse_state(workshop.bound.loaded.recipe.model.state)
+    except ModelError as error:
+        return error.what
+    return None
 
 
 def check_training(workshop: Workshop) -> None:

@@ -1,10 +1,15 @@
 """A scheme that trains, in a run: its data, what the report says of it, and what is refused before any work."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 import quant
+from quant.engine.bind import Bound, bind
+from quant.engine.training import training_obstacle
 from quant.errors import DataError
+from quant.recipe.load import load_recipe
 
 SPLITS = {"train": 600, "calibration": 64, "search": 100, "evaluation": 700}
 
@@ -124,3 +129,17 @@ def test_a_model_that_cannot_be_trained_is_not_applicable_with_the_operator(proj
     found = quant.run(project.recipe, output=project.output).report.candidates[1]
     assert found.status == "not applicable"
     assert found.reason == "nothing to quantize: the model has the operator Relu, which has no form that can be trained"
+
+
+def test_a_model_that_remembers_is_not_for_a_scheme_that_trains(project):
+    @dataclass
+    class Shared:
+        bound: Bound
+
+    def obstacles(state):
+        project.write({"model": {"state": state}, "schemes": ["int8-qat", "int8"]})
+        shared = Shared(bind(load_recipe(project.recipe), trust_code=False))
+        return [training_obstacle(shared, title) for title in shared.bound.schemes]
+
+    assert obstacles({"h": "hn"}) == ["the model remembers (h), and is not trained through time", None]
+    assert obstacles({}) == [None, None]
