@@ -85,6 +85,7 @@ def test_another_option_recomputes_only_what_depends_on_it(finished, monkeypatch
     found = quant.run(finished.project.recipe, output=tmp_path / "out", overrides=["calibration.calibrator=minmax"])
     computed = {name for name, seconds in found.report.timings.stages.items() if seconds}
     assert computed == {
+        "improve:int8 on onnxruntime",
         "apply:int8 on onnxruntime",
         "evaluate:int8 on onnxruntime",
         "audit:int8 on onnxruntime",
