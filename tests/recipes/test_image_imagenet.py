@@ -51,7 +51,9 @@ def test_one_scale_for_a_whole_weight_loses_what_bias_correction_and_a_scale_for
     from quant.api import run
 
     plain = "schemes=[{kind: int8, per_channel: false, correct_bias: false}, {kind: int8, name: no-correction, correct_bias: false}, int8]"
-    report = run("image-imagenet", output=tmp_path, overrides=[*OVERRIDES, plain.replace("{kind: int8, per", "{kind: int8, name: per-tensor, per")]).report
+    report = run(
+        "image-imagenet", output=tmp_path, overrides=[*OVERRIDES, "transforms=[]", plain.replace("{kind: int8, per", "{kind: int8, name: per-tensor, per")]
+    ).report
     found = {candidate.scheme: candidate for candidate in report.candidates}
     assert found["per-tensor"].metrics["accuracy"] <= report.baseline.value - 0.04  # 6 points of 1,000 pictures
     assert found["per-tensor"].verdict == "fail"

@@ -17,7 +17,7 @@ from quant.stages.running import Feeding
 from quant.targets import TARGETS
 
 pytest.importorskip("gguf", reason="gguf, which reads the model, is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
+pytestmark = [pytest.mark.benchmark, pytest.mark.network, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 csv.field_size_limit(10**7)
 
 SPEC = importlib.util.spec_from_file_location("smollm", Path(__file__).with_name("smollm.py"))
