@@ -82,10 +82,11 @@ def test_another_option_recomputes_only_what_depends_on_it(finished, monkeypatch
     found = quant.run(finished.project.recipe, output=tmp_path / "out", overrides=["gate.max_drop=0.2"])
     computed = {name for name, seconds in found.report.timings.stages.items() if seconds}
     assert computed == {f"gate:{c.scheme} on {c.target}" for c in found.report.candidates}
-    found = quant.run(finished.project.recipe, output=tmp_path / "out", overrides=["calibration.calibrator=minmax"])
+    plain = ["transforms=[]"]  # a search of ranges may find the same ones whatever the calibrator, and then nothing behind it is computed again
+    quant.run(finished.project.recipe, output=tmp_path / "out", overrides=plain)
+    found = quant.run(finished.project.recipe, output=tmp_path / "out", overrides=[*plain, "calibration.calibrator=minmax"])
     computed = {name for name, seconds in found.report.timings.stages.items() if seconds}
     assert computed == {
-        "improve:int8 on onnxruntime",
         "apply:int8 on onnxruntime",
         "evaluate:int8 on onnxruntime",
         "audit:int8 on onnxruntime",
