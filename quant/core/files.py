@@ -31,7 +31,7 @@ def disk_errors(path: Path) -> Iterator[None]:
             raise RunError(
                 "no space left on the disk", where=str(path), hint="free some space, or choose another folder; the run goes on where it stopped"
             ) from error
-        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG}:
+        if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.EBUSY}:
             raise RunError(f"cannot write here: {os.strerror(error.errno)}", where=str(path), hint="choose a folder that you may write to") from error
         raise
 
@@ -49,11 +49,37 @@ def make_folder(path: Path) -> None:
         raise RunError("cannot make this folder", where=str(path), hint="choose a folder that you may write to") from error
 
 
+def refuse_folder(path: Path) -> None:
+    """Refuse a folder where a file is to be written; an empty path is the folder that one works in.
+
+    Raises:
+        RunError: `path` is a folder.
+    """
+    with disk_errors(path):
+        if path.is_dir():
+            raise RunError("cannot write here: Is a directory", where=str(path), hint="give the name of a file")
+
+
+@contextmanager
+def _beside(path: Path) -> Iterator[None]:
+    """Make something in the folder that `path` lies in, which is made first.
+
+    Raises:
+        RunError: Nothing can be made there.
+    """
+    with disk_errors(path):
+        make_folder(path.parent)
+        try:
+            yield
+        except FileNotFoundError as error:  # so says /proc of what cannot be made in it
+            raise RunError("nothing can be made in this folder", where=str(path.parent), hint="choose a folder that you may write to") from error
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; on success it is renamed to `path` in one step, on failure removed."""
-    with disk_errors(path):
-        make_folder(path.parent)
+    refuse_folder(path)
+    with _beside(path):
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         os.close(handle)
     part = Path(name)
@@ -69,8 +95,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
     """Give an empty temporary folder beside `path`; on success it takes the place of `path`, on failure it is removed."""
-    with disk_errors(path):
-        make_folder(path.parent)
+    with _beside(path):
         part = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent))
     try:
         with disk_errors(path):
@@ -78,7 +103,11 @@ def whole_folder(path: Path) -> Iterator[Path]:
             part.chmod(0o755)
             if path.is_dir():  # moved aside in one step: a kill while it is being removed must not leave half a folder here
                 old = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".old", dir=path.parent))
-                path.replace(old)
+                try:
+                    path.replace(old)
+                except OSError:
+                    old.rmdir()
+                    raise
                 part.replace(path)
                 shutil.rmtree(old)
             else:

@@ -123,8 +123,26 @@ def test_a_file_where_a_folder_should_be_is_told(tmp_path):
 
 
 def test_a_folder_where_a_file_should_be_is_told(tmp_path):
-    with pytest.raises(RunError, match=re.escape(f"{tmp_path}: cannot write here: Is a directory\nhint: choose a folder that you may write to")):
+    with pytest.raises(RunError, match=re.escape(f"{tmp_path}: cannot write here: Is a directory\nhint: give the name of a file")):
         write_text(tmp_path, "x")
+    with pytest.raises(RunError, match=re.escape(".: cannot write here: Is a directory")):
+        write_text(Path(), "x")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="only Linux has a folder in which nothing can be made")
+@pytest.mark.parametrize("whole", [whole_file, whole_folder])
+def test_a_folder_in_which_nothing_can_be_made_is_told(whole):
+    with pytest.raises(RunError, match="^/proc: nothing can be made in this folder\nhint: choose a folder that you may write to$"), whole(Path("/proc/x")):
+        pass
+
+
+def test_a_folder_that_cannot_be_moved_is_told_and_stands(tmp_path, monkeypatch):
+    """The folder that one works in, or one that a disk is mounted on."""
+    (tmp_path / "kept").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RunError, match=re.escape(f".: cannot write here: {os.strerror(errno.EBUSY)}")), whole_folder(Path()):
+        pass
+    assert names(tmp_path) == ["kept"]
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EROFS, errno.EPERM])
