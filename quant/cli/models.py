@@ -48,13 +48,13 @@ def check(
     sarif: Annotated[Path | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, too.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Find what an engine refuses in a model, or takes and quietly runs otherwise. Exit codes: 0 nothing refused, 1 something is."""
+    """Find what an engine refuses in a model, or takes and quietly runs otherwise. Exit codes: 0 nothing refused, 1 something is, 2 wrong input."""
     from quant.core.files import write_text  # noqa: PLC0415 - `quant --help` stays quick
     from quant.lint.check import check as look  # noqa: PLC0415
     from quant.lint.sarif import sarif as as_sarif  # noqa: PLC0415
     from quant.lint.text import checked_text  # noqa: PLC0415
 
-    found = look(model, target=target, capability=capability, rules=rule or [], severity=severity, mend_to=fix)
+    found = look(model, target=target, capability=capability, rules=rule or [], severity=severity, mend_to=fix, beside=[] if sarif is None else [sarif])
     if sarif is not None:
         write_text(sarif, as_sarif(found))
     sys.stdout.write(found.to_json() if as_json else checked_text(found))

@@ -9,7 +9,7 @@ import onnx_ir as ir
 import onnx_ir.passes.common
 
 from quant.core.documents import Document
-from quant.core.files import whole_file
+from quant.core.files import refuse_folder, whole_file
 from quant.core.registry import did_you_mean
 from quant.errors import ModelError, QuantError
 from quant.graph.model import all_graphs, drop_unused_weights, read_model
@@ -85,6 +85,7 @@ def check(
     rules: Sequence[str] = (),
     severity: str = "warning",
     mend_to: Path | None = None,
+    beside: Sequence[Path] = (),
 ) -> Checked:
     """Check the ONNX model in `path` against what `target` refuses or quietly runs otherwise.
 
@@ -95,6 +96,7 @@ def check(
         rules: Ids of the rules to ask; all when empty.
         severity: The mildest severity to report.
         mend_to: Where to write a mended copy; the findings are then what remains in it.
+        beside: What else the caller is going to write: refused before anything is written if it would overwrite the model or the copy.
 
     Raises:
         QuantError: No such model, target, rule, severity or capability, or the copy cannot be written there.
@@ -106,8 +108,9 @@ def check(
     chosen = [RULES.make(kind) for kind in RULES if not rules or kind in set(_known(rules))]
     sm = None if capability is None else parse_capability(capability)
     model = _read(path)
+    _refuse_overwriting(model, path, mend_to, beside)
     setting = Setting(sm, path.stat().st_size + sum(t.nbytes for t in _external(model)))
-    mended = None if mend_to is None else _mend(model, path, mend_to, chosen, setting)
+    mended = None if mend_to is None else _mend(model, mend_to, chosen, setting)
     found = _findings(Facts(model, setting), chosen, set(SEVERITIES[: SEVERITIES.index(_as_severity(severity)) + 1]))
     return Checked(model=str(path), target=target, capability=sm, rules=tuple(_words(rule) for rule in chosen), findings=found, mended=mended)
 
@@ -180,12 +183,8 @@ def _words(rule: Rule) -> RuleText:
     )
 
 
-def _mend(model: ir.Model, path: Path, to: Path, rules: Sequence[Rule], setting: Setting) -> Mended:
+def _mend(model: ir.Model, to: Path, rules: Sequence[Rule], setting: Setting) -> Mended:
     """Mend `model` in place until nothing more can be, and write it to `to`."""
-    sources = {path.resolve(), *((path.parent / str(t.location)).resolve() for t in _external(model))}
-    data = to.with_name(to.name + ".data")
-    if {to.resolve(), data.resolve()} & sources:
-        raise QuantError("the mended copy would overwrite what it is made of", where=str(to), hint="give another name to --fix")
     places: dict[str, int] = {}
     for _ in range(_ROUNDS):
         before = dict(places)
@@ -204,10 +203,30 @@ def _mend(model: ir.Model, path: Path, to: Path, rules: Sequence[Rule], setting:
     large = sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value is not None) >= _SINGLE_FILE_BELOW
     with whole_file(to) as part:
         if large or _external(model):
-            ir.save(model, part, external_data=data.name, size_threshold_bytes=_KEEP_INSIDE_BELOW)
+            ir.save(model, part, external_data=_data_of(to).name, size_threshold_bytes=_KEEP_INSIDE_BELOW)
         else:
             ir.save(model, part)
     return Mended(path=str(to), places=dict(sorted(places.items())))
+
+
+def _data_of(copy: Path) -> Path:
+    """Where a copy's large tensors go."""
+    return copy.with_name(copy.name + ".data")
+
+
+def _refuse_overwriting(model: ir.Model, path: Path, copy: Path | None, beside: Sequence[Path]) -> None:
+    """Refuse outputs that would overwrite what they are made of, or each other."""
+    taken = {path, *(path.parent / str(t.location) for t in _external(model))}
+    named = {place.resolve(): "what it is made of" for place in taken}
+    for place in [copy, *beside]:
+        if place is None:
+            continue
+        refuse_folder(place)
+        made = [place, _data_of(place)] if place is copy else [place]
+        if found := next((named[m.resolve()] for m in made if m.resolve() in named), None):
+            noun = "mended copy" if place is copy else "report"
+            raise QuantError(f"the {noun} would overwrite {found}", where=str(place), hint="give another name")
+        named |= {m.resolve(): "the mended copy" for m in made}
 
 
 def _external(model: ir.Model) -> list[ir.ExternalTensor]:

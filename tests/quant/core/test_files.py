@@ -132,7 +132,7 @@ def test_a_folder_where_a_file_should_be_is_told(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="only Linux has a folder in which nothing can be made")
 @pytest.mark.parametrize("whole", [whole_file, whole_folder])
 def test_a_folder_in_which_nothing_can_be_made_is_told(whole):
-    with pytest.raises(RunError, match="^/proc: nothing can be made in this folder\nhint: choose a folder that you may write to$"), whole(Path("/proc/x")):
+    with pytest.raises(RunError, match=re.escape("/proc: nothing can be made in this folder\nhint: choose a folder that")), whole(Path("/proc/x")):
         pass
 
 

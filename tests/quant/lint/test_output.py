@@ -111,3 +111,26 @@ def test_a_mended_copy_is_written_and_what_remains_is_told(cli, drawing, tmp_pat
     assert (tmp_path / "model.onnx").read_bytes() == before
     assert cli("check", tmp_path / "mended.onnx", "--rule", "Q15").code == 0
     assert cli("check", tmp_path / "model.onnx", "--fix", tmp_path / "model.onnx").code == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--sarif", "model.onnx"], "model.onnx: the report would overwrite what it is made of"),
+        (["--sarif", "./weights.data"], "weights.data: the report would overwrite what it is made of"),
+        (["--fix", "model.onnx"], "model.onnx: the mended copy would overwrite what it is made of"),
+        (["--fix", "weights"], "weights: the mended copy would overwrite what it is made of"),
+        (["--fix", "new.onnx", "--sarif", "new.onnx"], "new.onnx: the report would overwrite the mended copy"),
+        (["--fix", "new.onnx", "--sarif", ""], ".: cannot write here: Is a directory"),
+        (["--fix", "", "--sarif", "new.sarif"], ".: cannot write here: Is a directory"),
+    ],
+)
+def test_nothing_is_written_where_an_output_would_overwrite_the_model_or_another_output(cli, broken, monkeypatch, options, said):
+    tmp_path = broken.parent
+    monkeypatch.chdir(tmp_path)
+    onnx.save(onnx.load(broken), "model.onnx", save_as_external_data=True, location="weights.data", size_threshold=0)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    done = cli("check", "model.onnx", *options)
+    assert done.code == 2
+    assert done.err.startswith(f"error: {said}\nhint: give ")
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
