@@ -1,4 +1,4 @@
-"""How improbable the labels are to the model: `log-loss`, and `perplexity` for language models."""
+"""How improbable the labels are to the model: `log-loss`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from quant.errors import DataError
 
 
 class LogLossOptions(ClassOptions):
-    """Options of `log-loss` and `perplexity`."""
+    """Options of `log-loss`, and of `perplexity`."""
 
     of: Literal["logits", "probabilities"] = Field("logits", description="what the output holds")
 
@@ -71,19 +71,3 @@ class LogLoss:
     def weighted(self, records: Records, weights: Floats) -> Floats:
         """`value` under row weights."""
         return weighted_mean(records[:, 0], weights)
-
-
-@METRICS.add
-class Perplexity(LogLoss):
-    """exp of the mean of -log p(label): logits `[steps, vocabulary]`, and the next token of each step as the label."""
-
-    kind: ClassVar[str] = "perplexity"
-    unit: ClassVar[str] = "perplexity"
-
-    def value(self, records: Records) -> float:
-        """The perplexity."""
-        return float(np.exp(super().value(records)))
-
-    def weighted(self, records: Records, weights: Floats) -> Floats:
-        """`value` under row weights."""
-        return np.asarray(np.exp(super().weighted(records, weights)))

@@ -34,10 +34,3 @@ def test_a_sure_mistake_costs_a_finite_amount():
 def test_logits_given_as_probabilities_are_refused():
     with pytest.raises(DataError, match=r"-1 to 2 are no probabilities\nhint: set of: logits"):
         rows("log-loss", [np.array([2.0, -1.0])], [0], of="probabilities")
-
-
-def test_perplexity_of_a_uniform_guess_is_the_size_of_the_vocabulary():
-    metric = METRICS.make("perplexity")
-    records = metric.record([{"logits": np.zeros((5, 32))}], np.arange(5))
-    assert records.shape == (5, 1)
-    assert metric.value(records) == pytest.approx(32)
