@@ -6,7 +6,9 @@ and a model is written with its large tensors beside it, so that no protobuf eve
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from quant.errors import ModelError
 MODEL_FILE = "model.onnx"
 DATA_FILE = "model.onnx.data"
 _EXTERNAL_FROM_BYTES = 1024
+_BROKEN = "the graph is broken; export the model again"
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 
 
@@ -28,14 +31,15 @@ def read_model(path: Path) -> ir.Model:
     """The ONNX model in `path`; its external data, if any, must lie in the same folder.
 
     Raises:
-        ModelError: No such file, not an ONNX model, or external data that is missing, short or outside the folder.
+        ModelError: No such file, not an ONNX model, a graph that does not hang together, or external data that is missing, short or outside the folder.
     """
     if not path.is_file():
         raise ModelError("no such model file", where=str(path), hint="give the path of an .onnx file")
     from google.protobuf.message import DecodeError  # noqa: PLC0415 - heavy
 
     try:
-        model = ir.load(path)
+        with _silent():  # it warns of what `_check_wiring` refuses
+            model = ir.load(path)
     except ir.serde.SerdeError as error:
         raise _unreadable(path, error) from error
     except (DecodeError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -47,10 +51,49 @@ def read_model(path: Path) -> ir.Model:
             "not an ONNX model: it has no graph with outputs", where=str(path), hint="the file is damaged, or of another kind; export the model again"
         )
     _check_external(model, path)
+    _check_wiring(model, path)
     return model
 
 
-def _unreadable(path: Path, error: Exception) -> ModelError:
+@contextmanager
+def _silent() -> Iterator[None]:
+    """The reader logs nothing."""
+    log = logging.getLogger("onnx_ir.serde")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def _check_wiring(model: ir.Model, path: Path) -> None:
+    """Refuse a graph that reads what nothing makes, or in which something depends on itself; nodes out of order are put in order."""
+    seen: set[ir.Value] = set()
+    in_order = True
+    for graph in all_graphs(model.graph):
+        for node in graph:
+            for value in node.inputs:
+                if value is not None:
+                    _check_made(value, f"{node.op_type} {node.name!r} reads {value.name!r}, which is", path)
+                    maker = value.producer()
+                    in_order &= maker is None or maker.graph is not graph or value in seen
+            seen.update(node.outputs)
+        for value in graph.outputs:
+            _check_made(value, f"output {value.name!r} is", path)
+    if in_order:
+        return
+    try:
+        model.graph.sort()
+    except ValueError as error:
+        raise ModelError("something in the graph depends on itself", where=str(path), hint=_BROKEN) from error
+
+
+def _check_made(value: ir.Value, subject: str, path: Path) -> None:
+    if value.producer() is None and not value.is_graph_input() and not value.is_initializer():
+        raise ModelError(f"{subject} computed by no node", where=str(path), hint=_BROKEN)
+
+
+def _unreadable(path: Path, error: BaseException) -> ModelError:
     """Why a file that is a protobuf of the right kind is not read: most often its inputs or outputs are no tensors."""
     import onnx  # noqa: PLC0415 - heavy
 
@@ -61,6 +104,8 @@ def _unreadable(path: Path, error: Exception) -> ModelError:
             if kind not in {None, "tensor_type"}:
                 what = f"{noun} {value.name!r} is no tensor but a {str(kind).removesuffix('_type')}"
                 return ModelError(what, where=str(path), hint="export the model without it; skl2onnx leaves ZipMap out with options={'zipmap': False}")
+    while error.__cause__ is not None:  # the outermost says no more than in which graph
+        error = error.__cause__
     return ModelError(f"the graph cannot be read: {_first_line(error)}", where=str(path), hint="export the model again, with a newer exporter")
 
 

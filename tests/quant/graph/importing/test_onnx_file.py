@@ -61,6 +61,22 @@ def test_an_output_that_nothing_computes_is_refused(build, save):
         read_onnx(save(build([node("Relu", ["x"], ["y"])], {"x": [1]}, {"z": [1]})))
 
 
+def test_a_graph_that_does_not_hang_together_is_refused_without_a_word_of_the_reader(build, save, caplog, capfd):
+    with pytest.raises(ModelError, match=r"Add 'sum' reads 'nowhere', which is computed by no node\nhint: the graph is broken"):
+        read_onnx(save(build([node("Add", ["x", "nowhere"], ["y"], name="sum")], {"x": [1]}, {"y": [1]})))
+    with pytest.raises(ModelError, match="something in the graph depends on itself"):
+        read_onnx(save(build([node("Add", ["x", "b"], ["y"]), node("Relu", ["y"], ["b"])], {"x": [1]}, {"y": [1]})))
+    with pytest.raises(ModelError, match="the graph cannot be read: Output 'y' is redeclared"):
+        read_onnx(save(build([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"])], {"x": [1]}, {"y": [1]})))
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")
+
+
+def test_nodes_that_are_out_of_order_are_put_in_order(build, save):
+    model = read_onnx(save(build([node("Neg", ["b"], ["y"]), node("Relu", ["x"], ["b"])], {"x": [1]}, {"y": [1]})))
+    assert [each.op_type for each in model.graph] == ["Relu", "Neg"]
+
+
 def test_graphs_for_training_are_refused(build, save):
     norm = node("BatchNormalization", ["x", "a", "a", "a", "a"], ["y", "m", "v"], name="bn", training_mode=1)
     proto = build([norm], {"x": [1, 1]}, {"y": [1, 1]}, {"a": np.ones(1, np.float32)}, opset=15)
