@@ -15,6 +15,7 @@ from quant.errors import DataError
 from quant.recipe.schema import RowsSpec
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+_MADE_BY = "write it with np.save or np.savez"
 
 
 def read_arrays(path: Path, spec: RowsSpec) -> Rows:
@@ -42,20 +43,30 @@ def load_arrays(path: Path) -> Arrays:
     """The arrays of an `.npz` by name, or that of an `.npy` (mapped into memory) under `ONLY_INPUT`.
 
     Raises:
-        DataError: The file holds pickled objects, or is neither.
+        DataError: No such file, or it holds pickled objects, or is neither.
     """
+    if not path.is_file():
+        raise DataError("is a folder, not an array file" if path.is_dir() else "no such array file", where=str(path), hint="give an .npz or .npy file")
     try:
         if path.suffix.lower() == ".npy":
             return {ONLY_INPUT: np.load(path, mmap_mode="r", allow_pickle=False)}
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:  # NumPy leaves a file open that is no archive
             return {name: stored[name] for name in stored.files}
     except ValueError as error:
+        if not _is_array_file(path):  # NumPy takes whatever it does not know for a pickle
+            raise DataError("not an array file", where=str(path), hint=_MADE_BY) from error
         if "allow_pickle" in str(error) or "Python objects" in str(error) or "pickle" in str(error):
             hint = "arrays of different shapes: write one .npy or .npz file for each sample into a folder"
             raise DataError("holds pickled Python objects, which are never loaded", where=str(path), hint=hint) from error
-        raise DataError(f"not an array file: {str(error).splitlines()[0]}", where=str(path)) from error
+        raise DataError(f"damaged: {str(error).splitlines()[0]}", where=str(path), hint=_MADE_BY) from error
     except (OSError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise DataError(f"not an array file: {str(error).splitlines()[0]}", where=str(path)) from error
+        raise DataError(f"not an array file: {str(error).splitlines()[0]}", where=str(path), hint=_MADE_BY) from error
+
+
+def _is_array_file(path: Path) -> bool:
+    """Whether it begins like what NumPy writes, or like a pickle."""
+    with path.open("rb") as file:
+        return file.read(6).startswith((b"\x93NUMPY", b"PK", b"\x80"))
 
 
 def _read_folder(path: Path, spec: RowsSpec) -> Rows:

@@ -57,5 +57,15 @@ def test_an_array_without_axes_is_refused(tmp_path):
 @pytest.mark.parametrize("ending", ["npz", "npy"])
 def test_a_broken_file_is_named(tmp_path, ending):
     (tmp_path / f"a.{ending}").write_bytes(b"no arrays at all")
-    with pytest.raises(DataError, match=rf"a\.{ending}: (not an array file|holds pickled)"):
+    with pytest.raises(DataError, match=rf"a\.{ending}: not an array file\nhint: write it with np.save or np.savez"):
         read(tmp_path / f"a.{ending}")
+
+
+@pytest.mark.parametrize("ending", ["npz", "npy"])
+@pytest.mark.parametrize("kept", [0, 20, -40])
+def test_a_file_that_ends_early_is_named(tmp_path, ending, kept):
+    path = tmp_path / f"a.{ending}"
+    np.save(path, np.arange(99.0)) if ending == "npy" else np.savez(path, x=np.arange(99.0))
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(DataError, match=rf"a\.{ending}: (not an array file|damaged)(: .*)?\nhint: write it with np.save or np.savez"):
+        read(path)
