@@ -190,6 +190,16 @@ def _is_float(array: Array) -> bool:
     return array.dtype.kind in {"f", "c"} or array.dtype.name.startswith(("bfloat", "float"))
 
 
+def comparable(array: Array) -> bool:
+    """Whether there is a value in it that an engine can be held to.
+
+    Example:
+        >>> comparable(np.array([np.nan, 1.0])), comparable(np.array([np.nan, np.inf])), comparable(np.array([3])), comparable(np.array([]))
+        (True, False, True, False)
+    """
+    return bool(array.size) and (not _is_float(array) or bool(np.isfinite(array.astype(np.float64)).any()))
+
+
 def allowed(noise: float, signal: float, rows: int) -> float:
     """The largest ‖c - b‖ that is still rounding.
 

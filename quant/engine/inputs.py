@@ -67,6 +67,18 @@ def _batches(arrays: Mapping[str, Array], specs: Sequence[TensorSpec], most: int
     return [{name: array[start : min(start + size, rows)] for name, array in arrays.items()} for start in range(0, rows, size)]
 
 
+def cut(feeds: Sequence[Mapping[str, Array]], model: ir.Model) -> list[dict[str, Array]]:
+    """Batches that were made for another model, as `model` takes them, whose batch may be fixed.
+
+    Raises:
+        DataError: They cannot be cut so.
+    """
+    specs = signature(model).inputs
+    if len({spec.shape[0] for spec in specs if spec.shape and isinstance(spec.shape[0], int)}) != 1:
+        return [dict(feed) for feed in feeds]
+    return [part for feed in feeds for part in _batches(feed, specs, max(len(array) for array in feed.values() if array.ndim), "the samples")]
+
+
 def random_inputs(model: ir.Model, *, rows: int, seed: int = 0) -> list[dict[str, Array]]:
     """Random inputs of the shapes and types that the model declares.
 

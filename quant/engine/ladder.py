@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluators.agreement import comparable
 from quant.core.cache_folder import cache_folder
 from quant.core.progress import tracked
 from quant.core.registry import did_you_mean
@@ -14,7 +15,7 @@ from quant.engine.bind import bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Built, Workshop
 from quant.engine.climb import Climb, runtime
-from quant.engine.inputs import fitting, inputs_from_file, random_inputs
+from quant.engine.inputs import cut, fitting, inputs_from_file, random_inputs
 from quant.engine.prepare import prepare
 from quant.engine.run import planned_jobs
 from quant.errors import ModelError, QuantError
@@ -25,7 +26,7 @@ from quant.recipe.shipped import shipped
 from quant.report.ladder import Ladder
 from quant.report.words import count
 from quant.stages.agree import Feed, Meaning, feeds_of
-from quant.stages.running import Run
+from quant.stages.running import Outputs, Run
 from quant.targets import TARGETS, Target
 
 SAMPLES = 16
@@ -78,7 +79,7 @@ def ladder(
         feeds, said = inputs_from_file(Path(inputs), model, most=samples), Path(inputs).name
     else:
         feeds, said = random_inputs(model, rows=samples), "random"
-    feeds = [fitting(feed, model) for feed in feeds]
+    feeds = [fitting(feed, model) for feed in (feeds if recipe is None else cut(feeds, model))]
     climb = Climb(_shown_output(path, first), _count(feeds))
     meaning = _climb_to_meaning(climb, path, first, feeds)
     for name, level in _LEVELS:
@@ -132,7 +133,7 @@ def _climb_recipe(recipe: Path | str, targets: Sequence[str], samples: int, over
             continue
         try:
             built = workshop.build(job.scheme, job.target, job.plan, table)
-            meaning = Meaning.of(built.graph, whole.feeds, whole.reference)
+            meaning = _meaning(built.graph, whole.feeds, whole.reference)
         except QuantError as error:
             climb.miss(name, before=_FP32, reason=" ".join(error.what.split()))
             continue
@@ -165,6 +166,19 @@ def _finished(climb: Climb, subject: str, said: str, feeds: Sequence[Feed]) -> L
     )
 
 
+def _meaning(path: Path, feeds: Sequence[Feed], exact: Sequence[Outputs] | None = None) -> Meaning:
+    """`Meaning.of` a graph, of which something can be compared.
+
+    Raises:
+        ModelError: ONNX Runtime cannot run the graph as it is written, or gives nothing that is finite.
+    """
+    found = Meaning.of(path, feeds, exact)
+    if not any(comparable(array) for outputs in found.reference for array in outputs.values()):
+        what = "all that it gives for these inputs is NaN, infinite or empty: there is nothing to compare"
+        raise ModelError(what, where=str(path), hint="give other inputs, or look for an overflow in the graph")
+    return found
+
+
 def _shown_output(path: Path, baseline: Path | None) -> str:
     """The first float output.
 
@@ -182,19 +196,19 @@ def _shown_output(path: Path, baseline: Path | None) -> str:
 def _climb_to_meaning(climb: Climb, path: Path, baseline: Path | None, feeds: Sequence[Feed]) -> Meaning:
     """The rungs before any engine: FP32 (or the graph without its rounding), and the graph in plain arithmetic."""
     if baseline is None:
-        meaning = Meaning.of(path, feeds)
+        meaning = _meaning(path, feeds)
         climb.stand("the graph without rounding", meaning.exact)
     else:
         own = read_model(baseline)
         whole = _climb_fp32(climb, baseline, [fitting(feed, own) for feed in feeds])
-        meaning = Meaning.of(path, feeds[: len(whole.feeds)])  # inputs need not be data: what they clip is no noise of the format
+        meaning = _meaning(path, feeds[: len(whole.feeds)])  # inputs need not be data: what they clip is no noise of the format
     climb.stand(_AS_WRITTEN, meaning.reference, before=climb.rungs[0].name)
     return meaning
 
 
 def _climb_fp32(climb: Climb, path: Path, feeds: Sequence[Feed]) -> Meaning:
     """The FP32 model as it is written, and in ONNX Runtime as it is by default."""
-    whole = Meaning.of(path, feeds)
+    whole = _meaning(path, feeds)
     climb.stand(_FP32, whole.reference)
     climb.step("FP32, ONNX Runtime, all levels", whole, runtime(optimize=True), before=_FP32)
     return whole

@@ -146,6 +146,29 @@ def test_a_recipe_lends_its_samples_and_its_model(sound, finished, monkeypatch):
     assert (found.first, found.inputs) == ("FP32 as written", "evaluation samples of digits, 6 rows in 1 batch")
 
 
+def test_a_graph_of_a_fixed_batch_is_lent_samples_in_such_batches(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUANT_CACHE", str(finished.cache))
+    model = onnx.load(finished.project.folder / "digits.onnx")
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_value = 2
+    del model.graph.value_info[:]
+    onnx.save(model, tmp_path / "two.onnx")
+    found = quant.ladder(tmp_path / "two.onnx", recipe=finished.project.recipe, targets=["onnxruntime"], samples=6)
+    assert (found.agrees, found.inputs) == (True, "evaluation samples of digits, 6 rows in 3 batches")
+    with pytest.raises(DataError, match=r"5 rows cannot be cut into batches of 2, which the model is fixed to"):
+        quant.ladder(tmp_path / "two.onnx", recipe=finished.project.recipe, targets=["onnxruntime"], samples=5)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_where_nothing_is_finite_no_engine_is_said_to_agree(tmp_path, value):
+    x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in "xy")
+    drawn = onnx.helper.make_graph([onnx.helper.make_node("Exp", ["x"], ["y"])], "g", [x], [y])
+    onnx.save(onnx.helper.make_model(drawn, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=10), tmp_path / "exp.onnx")
+    np.savez(tmp_path / "in.npz", x=np.full((2, 3), value, np.float32))
+    with pytest.raises(ModelError, match=r"exp.onnx: all that it gives .* is NaN, infinite or empty: there is nothing to compare\nhint: give other inputs"):
+        quant.ladder(tmp_path / "exp.onnx", inputs=tmp_path / "in.npz", targets=["onnxruntime"])
+
+
 def test_two_onnx_files_are_compared_by_climbing_from_the_one_to_the_other(sound, cli):
     outcome = cli("compare", sound[1], sound[0], "--json")
     assert outcome.code == 0
@@ -157,10 +180,11 @@ def test_two_onnx_files_are_compared_by_climbing_from_the_one_to_the_other(sound
     [
         ({"targets": ["onnxruntim"]}, QuantError, r"no such target: 'onnxruntim'\nhint: did you mean 'onnxruntime'"),
         ({"inputs": "x.npz", "recipe": "r.yaml"}, QuantError, r"inputs and a recipe are given"),
-        ({"inputs": "nowhere.npz"}, DataError, r"not an array file"),
+        ({"inputs": "nowhere.npz"}, DataError, r"^nowhere.npz: no such array file\nhint: give an .npz or .npy file"),
+        ({"inputs": "."}, DataError, r"^\.: is a folder, not an array file"),
         ({"baseline": "nowhere.onnx"}, ModelError, r"no such model file"),
     ],
-    ids=["target", "both", "inputs", "baseline"],
+    ids=["target", "both", "inputs", "folder", "baseline"],
 )
 def test_what_is_asked_wrongly_is_told(sound, options, kind, message):
     with pytest.raises(kind, match=message):
