@@ -17,7 +17,7 @@ from quant.data.adapt import Adaptation, adaptation, data_inputs
 from quant.data.checks import BatchAxes, check_samples
 from quant.data.conditions import keeps
 from quant.data.labels import LabelReader, LabelValue, Where
-from quant.data.processors import PROCESSORS, Fitted, Processor, Setting
+from quant.data.processors import PROCESSORS, Cutting, Fitted, Processor, Setting
 from quant.data.record import Record, Rows
 from quant.data.rows import ALL, read_rows
 from quant.data.rows.functions import read_function
@@ -187,6 +187,9 @@ def _open_source(spec: RowsSpec, inputs: Use | Processor, label: Label | None, w
     else:
         processor = inputs
         setting.need(processor.columns)
+    if isinstance(processor, Cutting):
+        pools = _cut(pools, processor, place)
+        first = next(rows for rows in pools.values() if len(rows))
     _check_conditions(spec, first, where)
     default = (first.label_column or processor.traits.label_column) if labelled else None
     labels = LabelReader(label, columns=first.columns, default=default, classes=_classes(pools) if labelled else None, where=where)
@@ -237,6 +240,14 @@ def _read(spec: RowsSpec, base: Path, *, trust_code: bool, where: str) -> Mappin
             raise DataError(f"{file!r} has splits of its own: {', '.join(sorted(found))}", where=where, hint="use `data.file` instead of `data.files`")
         pools[name] = found[ALL]
     return pools
+
+
+def _cut(pools: Mapping[str, Rows], processor: Cutting, where: str) -> Mapping[str, Rows]:
+    """The pieces that `processor` makes of the rows."""
+    try:
+        return {name: processor.cut(rows) if len(rows) else rows for name, rows in pools.items()}
+    except QuantError as error:
+        raise error.at(where) from error
 
 
 def _check_columns(pools: Mapping[str, Rows], where: str) -> None:

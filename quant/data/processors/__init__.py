@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 
 from quant.core.registry import Options, Registry, did_you_mean
-from quant.data.record import Record
+from quant.data.record import Record, Rows
 from quant.data.samples import Feed
 from quant.errors import DataError
 
@@ -23,7 +23,7 @@ class Setting:
         base: Folder of the recipe.
         columns: Columns that the rows have.
         label_column: The column of the label, which is no input; None when there is none.
-        model_folder: Folder of a Hugging Face model; None when the model is none.
+        model_folder: Folder of a Hugging Face model, or a GGUF file; None when the model is neither.
         trust_code: Whether code named by the recipe may run.
         where: Place of `data.inputs` in the recipe, for messages.
     """
@@ -130,6 +130,19 @@ class Fitted(Protocol):
 
     def fit(self, records: Iterable[Record]) -> None:
         """Learn from `records`."""
+        ...
+
+
+@runtime_checkable
+class Cutting(Protocol):
+    """A processor that makes several records of one: windows of a long text, say."""
+
+    def cut(self, rows: Rows) -> Rows:
+        """The pieces of all `rows`, in their order; each has the columns of the row that it is from, and those that the processor adds.
+
+        Raises:
+            DataError: A row cannot be cut, or there is no piece at all.
+        """
         ...
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from quant.core import registry
-from quant.core.digest import digest_of, digest_of_file
+from quant.core.digest import digest_of
 from quant.data.processors import PROCESSORS, Setting, Traits, shorten
 from quant.data.record import Record, content_of, is_missing
 from quant.data.samples import Feed
+from quant.data.tokenizer import load_tokenizer
 from quant.errors import DataError
 from quant.recipe.schema import Source
 
@@ -35,7 +35,7 @@ class Text:
         Args:
             column: The column of the text; several give one feed each.
             second: A second text of the same feed (for a cross-encoder).
-            tokenizer: A `tokenizer.json`; that of the model's folder when not given.
+            tokenizer: A `tokenizer.json`, or a GGUF file that holds one; that of the model when not given.
             max_length: Longer texts are cut to so many tokens (special tokens included); by the tokenizer's own rule when not given.
             padding: `none`; `longest` of a batch; or `max_length`.
             inputs: Names of what is made. A mapping gives the model's names for them.
@@ -59,44 +59,17 @@ class Text:
 
     def open(self, setting: Setting) -> None:
         """Load the tokenizer."""
-        from tokenizers import Tokenizer  # noqa: PLC0415 - `import quant` stays light
-
         setting.need(self.columns)
         if self.options.padding == "max_length" and self.options.max_length is None:
             raise DataError("padding to max_length needs a max_length", where=setting.where)
         if self.options.max_length is not None and self.options.max_length < 1:
             raise DataError(f"max_length is {self.options.max_length}", where=setting.where, hint="at least 1")
-        path = self._path(setting)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise DataError(f"cannot read the tokenizer: {error}", where=setting.where) from error
-        try:
-            tokenizer = Tokenizer.from_str(text)
-        except Exception as error:  # the library raises bare Exception for every malformed file
-            raise DataError(f"not a tokenizer: {str(error)[:200]}", where=str(path)) from error
+        tokenizer, self._file_digest = load_tokenizer(self.options.tokenizer, setting)
         self._pad = _pad_values(tokenizer)
         tokenizer.no_padding()
         if self.options.max_length is not None:
             tokenizer.enable_truncation(self.options.max_length)
-        self._tokenizer, self._file_digest = tokenizer, digest_of_file(path)
-
-    def _path(self, setting: Setting) -> Path:
-        from quant.data import sources  # noqa: PLC0415 - `import quant.data` stays light
-
-        given = self.options.tokenizer
-        if given is not None:
-            found = sources.fetch(Source(source=given) if isinstance(given, str) else given, base=setting.base, where=setting.where)
-            return found / "tokenizer.json" if found.is_dir() else found
-        if setting.model_folder is None:
-            raise DataError(
-                "no tokenizer is given, and the model is no folder that holds one", where=setting.where, hint="set `tokenizer:` to a tokenizer.json"
-            )
-        path = setting.model_folder / "tokenizer.json"
-        if not path.is_file():
-            hint = "set `tokenizer:` to a tokenizer.json; the `save_pretrained` of a fast tokenizer writes one"
-            raise DataError(f"no tokenizer.json in the model's folder {setting.model_folder.name!r}", where=setting.where, hint=hint)
-        return path
+        self._tokenizer = tokenizer
 
     @property
     def columns(self) -> tuple[str, ...]:

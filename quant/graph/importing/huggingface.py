@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from quant.core.quiet import quiet
 from quant.errors import ModelError
-from quant.graph.importing.torch_export import quiet
 from quant.graph.importing.trial import Array
 
 _TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")

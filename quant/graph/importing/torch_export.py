@@ -3,34 +3,18 @@
 from __future__ import annotations
 
 import ast
-import io
-import logging
-import warnings
-from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from quant.core.quiet import quiet
 from quant.errors import ModelError
 from quant.graph.importing.surgery import name_outputs, rename_weight
 from quant.graph.importing.trial import Array, Outputs
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Third parties say nothing: no warnings, no log records below `ERROR`, nothing printed."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def export(module: Any, feed: Mapping[str, Any], dynamic: Mapping[str, Mapping[int, str]], *, outputs: Sequence[str], prefix: str = "") -> ir.Model:

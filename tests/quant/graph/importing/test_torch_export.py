@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from quant.errors import ModelError
-from quant.graph.importing.torch_export import export, flat_outputs, quiet, run_torch
+from quant.core.quiet import quiet
+from quant.graph.importing.torch_export import export, flat_outputs, run_torch
 from quant.graph.model import signature
 
 torch = pytest.importorskip("torch")
