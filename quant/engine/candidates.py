@@ -25,6 +25,7 @@ from quant.engine.improving import improved, improvement_digest
 from quant.engine.machine import environment
 from quant.engine.metadata import with_metadata
 from quant.engine.prepare import Prepared
+from quant.engine.settling import settled, settling_key
 from quant.engine.shapes import input_shapes
 from quant.engine.training import TRAINED, check_training, training_key, training_material
 from quant.errors import DataError, ModelError, QuantError, TargetError
@@ -163,13 +164,14 @@ class Workshop:
         def produce(folder: Path) -> None:
             how = self.bound.schemes[scheme]
             told: list[Trained] = []
-            training = training_material(self, scratch, told.append) if needs.training else None
+            training = training_material(self, base.path, scratch, told.append) if needs.training else None
             model, done, found = apply(
                 base.path, how, plan=plan, table=base.table, calibrator=self.bound.calibrator, dialect=engine.dialect, given=base.ranges, training=training
             )
             for trained in told:
                 trained.save(folder / TRAINED)
                 found |= {tensor: Range(*pair) for tensor, pair in trained.ranges.items()}
+            done = settled(self, engine, model, done)
             keep_graph(model, folder)
             artifact = self._export(engine, model, folder / "files", scheme)
             share_graph(folder, artifact, folder / "files")
@@ -186,6 +188,7 @@ class Workshop:
             "target": self._target_key(target),
             "improved": improvement_digest(base) if base.story.steps else None,
             "training": training_key(self) if needs.training else None,
+            "levels": settling_key(self, engine, plan),
         }
         scratch = self.cache.scratch("apply", key)
         folder = self.cache.stage(f"apply:{scheme} on {target}", key, produce)
@@ -196,14 +199,14 @@ class Workshop:
         return Built(scheme, target, artifact, folder / "files", carried_out, ranges, graph_in(folder), base.story, base.table, trained)
 
     @property
-    def _outputs(self) -> dict[str, str]:
+    def layer_outputs(self) -> dict[str, str]:
         """Layer -> the tensor that it makes."""
         return {layer.name: str(layer.node.outputs[0].name) for layer in self.prepared.layers}
 
     def _complete(self, artifact: Artifact, engine: Target) -> Artifact:
         """`artifact` with all that it takes to open and to audit it where nothing but its folder is left."""
         told = engine.options.model_dump(mode="json", exclude_defaults=True, exclude={"allow_fallback"})
-        return artifact.model_copy(update={"options": told, "layers": self._outputs})
+        return artifact.model_copy(update={"options": told, "layers": self.layer_outputs})
 
     def export(self, model: ir.Model, folder: Path, *, scheme: str, target: str) -> Artifact:
         """Write a quantized graph as an artifact of `target`.
@@ -261,7 +264,7 @@ class Workshop:
         assert plan is not None, "the baseline has no plan to hold the engine to"
 
         def produce(folder: Path) -> None:
-            engine.audit(built.artifact, built.folder, plan, self._outputs).save(folder / _AUDIT)
+            engine.audit(built.artifact, built.folder, plan, self.layer_outputs).save(folder / _AUDIT)
 
         key = {"artifact": built.artifact.digest, "plan": plan.digest, "machine": environment()}
         return Audit.load(self.cache.stage(f"audit:{built.name}", key, produce) / _AUDIT)

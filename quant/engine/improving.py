@@ -14,6 +14,7 @@ from quant.core.digest import digest_of
 from quant.core.documents import PrecisionPlan
 from quant.core.formats import Range
 from quant.core.table import CalibrationTable
+from quant.schemes import Scheme
 from quant.stages.improve import Improved, Story, Work, improve
 from quant.transforms import Transform, transform_options
 
@@ -26,7 +27,7 @@ _STORY, _RANGES, _MODEL, _TABLE, _SCRATCH = "story.json", "ranges.json", "model"
 def improved(workshop: Workshop, scheme: str, target: str, plan: PrecisionPlan, table: CalibrationTable) -> Improved:
     """The model to quantize by `plan`, with every transform that helps; the model as it is when none can."""
     how, engine = workshop.bound.schemes[scheme], workshop.bound.targets[target]
-    chosen = {title: transform for title, transform in workshop.bound.transforms.items() if how.base in transform.bases and how.data == "calibration"}
+    chosen = {title: transform for title, transform in workshop.bound.transforms.items() if _can_help(transform, how)}
     plain = Improved(workshop.prepared.path, table, {}, Story(steps=()))
     if not chosen:
         return plain
@@ -52,6 +53,11 @@ def improved(workshop: Workshop, scheme: str, target: str, plan: PrecisionPlan, 
     ranges = {name: Range(*pair) for name, pair in json.loads((folder / _RANGES).read_text(encoding="utf-8")).items()}
     changed = folder / _MODEL / prepared.path.name
     return Improved(changed if changed.exists() else prepared.path, CalibrationTable.load(folder / _TABLE), ranges, Story.load(folder / _STORY))
+
+
+def _can_help(transform: Transform, scheme: Scheme) -> bool:
+    """Whether what `transform` does is of use to `scheme`: training does itself, and better, what changes the FP32 function for the sake of rounding."""
+    return scheme.base in transform.bases and (scheme.data == "calibration" or (scheme.data == "training" and transform.keeps_function))
 
 
 def improvement_digest(found: Improved) -> str:

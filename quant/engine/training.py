@@ -43,12 +43,19 @@ def training_key(workshop: Workshop) -> dict[str, Any]:
     return {"data": found, "axes": recipe.model.batch_axes, "state": recipe.model.state, "metrics": metrics, "code": workshop.bound.code}
 
 
-def training_material(workshop: Workshop, scratch: Path, tell: Callable[[Trained], None]) -> Material:
-    """What is trained on: the train split, or, where the recipe has none, the calibration samples without their labels."""
+def training_material(workshop: Workshop, path: Path, scratch: Path, tell: Callable[[Trained], None]) -> Material:
+    """What is trained on: the train split, or, where the recipe has none, the calibration samples without their labels.
+
+    Args:
+        workshop: Model and data.
+        path: The FP32 model as it is quantized: what its layers give is what the trained layers are to give.
+        scratch: A folder for checkpoints.
+        tell: Is given what training did.
+    """
     prepared, roles, spec = workshop.prepared, _roles(workshop), workshop.bound.loaded.recipe.model
     outputs = [found.name for found in prepared.signature.outputs]
     return Material(
-        prepared.path,
+        path,
         prepared.signature,
         roles.train,
         search=roles.search,

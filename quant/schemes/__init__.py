@@ -107,6 +107,20 @@ class Places(Protocol):
         ...
 
 
+@runtime_checkable
+class OwnGrids(Protocol):
+    """A scheme that writes on other grids than those that the dialect names."""
+
+    def on_its_grids(self, dialect: Dialect) -> Dialect:
+        """`dialect` with the grids that this scheme writes."""
+        ...
+
+
+def on_grids_of(scheme: Scheme, dialect: Dialect) -> Dialect:
+    """`dialect` with the grids that `scheme` writes."""
+    return scheme.on_its_grids(dialect) if isinstance(scheme, OwnGrids) else dialect
+
+
 SCHEMES: Registry[Scheme] = Registry("scheme", "quant.schemes")
 
 _DATA = ("none", "calibration", "training")

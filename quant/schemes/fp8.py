@@ -40,6 +40,10 @@ class Fp8:
     def __init__(self, options: Options) -> None:
         self.options = options
 
+    def on_its_grids(self, dialect: Dialect) -> Dialect:
+        """`dialect` in FP8."""
+        return dialect.in_fp8
+
     def plan(self, model: ir.Model, layers: Sequence[Layer], dialect: Dialect) -> PrecisionPlan:
         """FP8 for every layer that the target has an FP8 kernel for."""
         del model

@@ -63,7 +63,7 @@ class Int8Qat:
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
         """Ranges of all tensors that get Q/DQ, which training starts from, and what it trains on."""
-        found = static_needs(model, planned(model, plan), self._narrowed(dialect), correct_bias=False)
+        found = static_needs(model, planned(model, plan), self.on_its_grids(dialect), correct_bias=False)
         return Needs(ranges=found.ranges, known=found.known, training=self.options.epochs > 0 and bool(plan.quantized))
 
     def apply(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> PrecisionPlan:
@@ -82,9 +82,9 @@ class Int8Qat:
 
     def place(self, model: ir.Model, plan: PrecisionPlan, evidence: Evidence, dialect: Dialect) -> Placed:
         """Write Q/DQ around every planned layer, and leave the weights in float."""
-        return place_qdq(model, planned(model, plan), evidence.ranges, self._narrowed(dialect), per_channel=self.options.per_channel)
+        return place_qdq(model, planned(model, plan), evidence.ranges, self.on_its_grids(dialect), per_channel=self.options.per_channel)
 
-    def _narrowed(self, dialect: Dialect) -> Dialect:
+    def on_its_grids(self, dialect: Dialect) -> Dialect:
         """`dialect` on grids of as many bits as asked for."""
         bits, left = self.options.bits, dialect.left_operands
         return replace(

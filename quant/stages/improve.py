@@ -23,7 +23,7 @@ from quant.data.first import FirstSamples
 from quant.data.samples import Samples
 from quant.graph.model import drop_unused_weights, read_model, write_model
 from quant.graph.runtime import Runtime
-from quant.schemes import Scheme
+from quant.schemes import Scheme, on_grids_of
 from quant.stages.activations import gather_inputs, gather_rows
 from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
@@ -163,7 +163,7 @@ def _transformed(best: Improved, transform: Transform, work: Work, ranges: Mappi
     """The model as `transform` makes it, written into `folder` if it changed, and what it did; None when there was nothing to do."""
     model = read_model(best.path)
     options = getattr(work.scheme, "options", None)
-    setting = Setting(work.plan, work.dialect, per_channel=getattr(options, "per_channel", True))
+    setting = Setting(work.plan, on_grids_of(work.scheme, work.dialect), per_channel=getattr(options, "per_channel", True))
     tensors = transform.tensors(model, setting)
     guides = FirstSamples(work.calibration, _GUIDING)
     rows = gather_rows(best.path, guides, tensors, work.feeding, rows=_ROWS) if tensors else {}

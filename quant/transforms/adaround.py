@@ -39,7 +39,7 @@ class AdaRound:
     """Rounds the weights of a layer together, up or down."""
 
     kind: ClassVar[str] = "adaround"
-    bases: ClassVar[frozenset[str]] = frozenset({"int8"})
+    bases: ClassVar[frozenset[str]] = frozenset({"int8", "fp8"})
     keeps_function: ClassVar[bool] = False
     keeps_tensors: ClassVar[bool] = True
 
@@ -80,9 +80,10 @@ class AdaRound:
         found = []
         for layer in layers:
             weights = matrices(layer).astype(np.float64)
-            scale = _scales(layer, weights, setting)
-            nearest = np.rint(weights / scale) * scale
-            chosen = round_up_or_down(weights, second, scale, passes=self.options.passes) * scale
+            scale, grid = _scales(layer, weights, setting), setting.dialect.weights
+            nearest = grid.round(weights / scale) * scale
+            below, above = (end * scale for end in grid.around(weights / scale))
+            chosen = round_up_or_down(weights, second, (below, above), passes=self.options.passes)
             before, after = (float(rounding_cost(weights, second, instead).sum()) for instead in (nearest, chosen))
             if after < before:
                 found.append((layer, chosen, before / max(after, _TINY)))

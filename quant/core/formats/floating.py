@@ -57,6 +57,12 @@ class FloatGrid(Grid):
         """The nearest values that codes can have, were there no lowest and no highest; ties to even."""
         return round_mantissa(steps, self.mantissa, self.least_exponent)
 
+    def gaps(self, steps: Floats) -> Floats:
+        """Distance between the values next below and next above each of `steps`."""
+        exponent = np.maximum(np.frexp(steps)[1] - 1, self.least_exponent) - self.mantissa
+        gaps: Floats = np.ldexp(np.ones_like(steps), exponent)
+        return gaps
+
     def round_tensor(self, steps: torch.Tensor) -> torch.Tensor:
         """As `round`, of a tensor whose values lie between `low` and `high`."""
         import torch  # noqa: PLC0415 - heavy

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import torch
 
 _NIBBLE, _SIGNED_NIBBLE = 15, 7
+_ON_GRID = 1e-4
+"""Gaps within which a value lies on the grid already: float32 tells 127 steps apart to 1e-5."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,24 @@ class Grid:
         """The nearest values that codes can have, were there no lowest and no highest; ties to even."""
         rounded: Floats = np.rint(steps)
         return rounded
+
+    def gaps(self, steps: Floats) -> Floats:
+        """Distance between the values next below and next above each of `steps`."""
+        return np.ones_like(steps)
+
+    def around(self, steps: Floats) -> tuple[Floats, Floats]:
+        """The values that codes can have next below and above each of `steps` (between `low` and `high`); alike where it is one itself.
+
+        Example:
+            >>> [part.tolist() for part in Grid("int8", -128, 127, symmetric=True).around(np.array([0.3, -1.7, 5.0]))]
+            [[0.0, -2.0, 5.0], [1.0, -1.0, 5.0]]
+        """
+        gaps = self.gaps(steps)
+        counted = steps / gaps
+        near = np.rint(counted)
+        on_it = np.abs(counted - near) < _ON_GRID
+        below, above = (np.where(on_it, near, turned(counted)) * gaps for turned in (np.floor, np.ceil))
+        return np.maximum(below, self.low), np.minimum(above, self.high)
 
     def round_tensor(self, steps: torch.Tensor) -> torch.Tensor:
         """As `round`, of a tensor whose values lie between `low` and `high`."""

@@ -143,3 +143,36 @@ def test_a_model_that_remembers_is_not_for_a_scheme_that_trains(project):
 
     assert obstacles({"h": "hn"}) == ["the model remembers (h), and is not trained through time", None]
     assert obstacles({}) == [None, None]
+
+
+@pytest.fixture
+def uneven(project, digits):
+    """A project one of whose pixels is 40 times as bright as the others, which smoothing evens out."""
+    x, w0 = digits.x.copy(), digits.weights["w0"].copy()
+    x[:, 20] *= 40
+    w0[20] /= 40
+    project.data(x=x)
+    project.weights(w0=w0)
+    return project
+
+
+def test_transforms_are_tried_before_training_but_for_those_that_change_the_function(uneven):
+    uneven.write({"schemes": [qat(), {"kind": "int8"}], "transforms": ["smoothquant", "range-search", "adaround"], "data": {"splits": SPLITS}})
+    trained, plain = quant.run(uneven.recipe, output=uneven.output).report.candidates
+    assert [row.transform for row in trained.transforms] == ["smoothquant", "range-search"]
+    assert [row.transform for row in plain.transforms] == ["smoothquant", "range-search", "adaround"]
+    assert trained.transforms[0].kept
+    assert trained.metrics["accuracy"] > 0.85
+
+
+def test_the_teacher_is_the_model_as_transforms_left_it(uneven, monkeypatch):
+    """So that layers, whose outputs a transform may have scaled, are held to what they compute."""
+    from quant.engine import candidates
+    from quant.engine.training import training_material
+    from quant.graph.model import read_model
+
+    seen = []
+    monkeypatch.setattr(candidates, "training_material", lambda *given: seen.append(training_material(*given)) or seen[-1])
+    uneven.write({"schemes": [qat()], "transforms": ["smoothquant"], "data": {"splits": SPLITS}})
+    quant.run(uneven.recipe, output=uneven.output)
+    assert "x_smoothed" in {value.name for material in seen for node in read_model(material.model).graph for value in node.outputs}

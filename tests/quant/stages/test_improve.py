@@ -1,5 +1,7 @@
 """improve: what helps is kept, what harms or lies is not, and it is told why."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -134,3 +136,17 @@ def test_rows_do_not_depend_on_threads(work, monkeypatch):
         found.append(gather_rows(path, asked.calibration, ["h", "x"], asked.feeding, rows=20))
     for name in ("h", "x"):
         np.testing.assert_array_equal(found[0][name].values, found[1][name].values)
+
+
+def test_transforms_see_the_grids_that_the_scheme_writes(work, tmp_path):
+    path, asked, table = work
+    seen = []
+
+    class Spy(Fake):
+        def apply(self, model, setting, seen_):
+            seen.append((setting.dialect.activations.high, setting.dialect.weights.high))
+            return super().apply(model, setting, seen_)
+
+    for scheme in (asked.scheme, SCHEMES.make("int8-qat", {"bits": 3}), SCHEMES.make("int8-qat", {"bits": 4})):
+        improve(path, {"spy": Spy(lambda *_: Change())}, replace(asked, scheme=scheme), table=table, scratch=tmp_path / "s")
+    assert seen == [(DIALECT.activations.high, 127), (DIALECT.activations.high >> 5, 3), (DIALECT.activations.high >> 4, 7)]

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from quant.core.rounding.descent import round_up_or_down, rounding_cost
 
-ONE = np.ones((1, 1, 1))
+
+def around(weights, scale=1.0):
+    return np.floor(weights / scale) * scale, np.ceil(weights / scale) * scale
 
 
 def layer(seed, groups=1, rows=4, columns=40):
@@ -29,7 +31,7 @@ def test_choices_are_among_the_best_of_all_where_all_can_be_tried():
     ranks = []
     for seed in range(20):
         weights, moments = layer(seed, rows=1, columns=10)
-        found = rounding_cost(weights, moments, round_up_or_down(weights, moments, ONE, passes=20)).item()
+        found = rounding_cost(weights, moments, round_up_or_down(weights, moments, around(weights), passes=20)).item()
         every = costs_of_all_choices(weights[0, 0], moments[0])
         assert found >= every.min() * (1 - 1e-9)
         ranks.append(np.mean(every < found * (1 - 1e-9)))
@@ -49,16 +51,16 @@ def test_it_is_never_worse_than_the_nearest_codes_and_no_weight_moves_by_a_step(
     weights, moments = layer(seed, groups=groups, rows=3, columns=columns)
     moments = moments + 1e-6 * np.eye(columns) * np.trace(moments[0])
     scale = np.random.default_rng(seed).uniform(0.5, 2, (groups, 3, 1))
-    codes = round_up_or_down(weights, moments, scale, passes=passes)
-    assert np.array_equal(codes, np.rint(codes))
-    assert (np.abs(codes * scale - weights) < scale).all()
+    ends = around(weights, scale)
+    found = round_up_or_down(weights, moments, ends, passes=passes)
+    assert ((found == ends[0]) | (found == ends[1])).all()
     nearest = rounding_cost(weights, moments, np.rint(weights / scale) * scale)
-    assert (rounding_cost(weights, moments, codes * scale) <= nearest * (1 + 1e-9)).all()
+    assert (rounding_cost(weights, moments, found) <= nearest * (1 + 1e-9)).all()
 
 
 def test_going_over_it_again_ends_where_no_single_weight_can_do_better():
     weights, moments = layer(3, rows=2, columns=30)
-    codes = round_up_or_down(weights, moments, ONE, passes=1000)
+    codes = round_up_or_down(weights, moments, around(weights), passes=1000)
     best = rounding_cost(weights, moments, codes)
     for column in range(30):
         other = codes.copy()
@@ -69,13 +71,30 @@ def test_going_over_it_again_ends_where_no_single_weight_can_do_better():
 def test_weights_that_lie_on_the_grid_stay_and_groups_do_not_see_one_another():
     weights, moments = layer(4, groups=2, rows=3, columns=20)
     weights[:, :, ::2] = np.rint(weights[:, :, ::2])
-    codes = round_up_or_down(weights, moments, ONE, passes=4)
+    codes = round_up_or_down(weights, moments, around(weights), passes=4)
     assert np.array_equal(codes[:, :, ::2], weights[:, :, ::2])
-    alone = [round_up_or_down(weights[i : i + 1], moments[i : i + 1], ONE, passes=4) for i in range(2)]
+    alone = [round_up_or_down(weights[i : i + 1], moments[i : i + 1], around(weights[i : i + 1]), passes=4) for i in range(2)]
     assert np.array_equal(codes, np.concatenate(alone))
 
 
 def test_inputs_that_are_independent_leave_nothing_to_make_up_for():
     weights, _ = layer(5)
     moments = np.diag(np.random.default_rng(5).uniform(0.1, 5, 40))[None]
-    assert np.array_equal(round_up_or_down(weights, moments, ONE, passes=3), np.rint(weights))
+    assert np.array_equal(round_up_or_down(weights, moments, around(weights), passes=3), np.rint(weights))
+
+
+def test_uneven_steps_are_chosen_from_too():
+    """In FP8 every weight goes to a value that ml_dtypes has, next to it, and the products come nearer than with the nearest values."""
+    import ml_dtypes
+
+    from quant.core.formats import FP8
+
+    weights, moments = layer(6, rows=8)
+    ends = FP8.around(weights)
+    found = round_up_or_down(weights, moments, ends, passes=3)
+    levels = np.sort(np.arange(256, dtype=np.uint8).view(ml_dtypes.float8_e4m3fn).astype(np.float64))
+    levels = levels[np.isfinite(levels)]
+    place = np.searchsorted(levels, weights)
+    assert ((found == levels[place]) | (found == levels[place - 1])).all()
+    nearest = weights.astype(np.float32).astype(ml_dtypes.float8_e4m3fn).astype(np.float64)
+    assert (rounding_cost(weights, moments, found) < rounding_cost(weights, moments, nearest)).all()
