@@ -56,9 +56,9 @@ class Choosing:
         """The scheme on `target` that is all that is wanted; None as long as there is none."""
         return self._found.get(target)
 
-    def take(self, outcome: Outcome, base: Built) -> None:
+    def take(self, outcome: Outcome, base: Built | None) -> None:
         """Decide on a candidate; its time is measured first, in turns with FP32's, where that says anything."""
-        if outcome.built is not None and outcome.measured is not None and not self._elsewhere(outcome.target):
+        if base is not None and outcome.built is not None and outcome.measured is not None and not self._elsewhere(outcome.target):
             latency, first = time_artifacts(self._workshop, [base, outcome.built], title=outcome.built.name)
             self.latency |= latency
             self.first |= first
@@ -76,14 +76,15 @@ class Choosing:
     def _elsewhere(self, target: str) -> bool:
         return self._workshop.bound.targets[target].ahead_of_time
 
-    def _judged(self, outcome: Outcome, base: Built) -> tuple[str, bool]:
+    def _judged(self, outcome: Outcome, base: Built | None) -> tuple[str, bool]:
         """(What is said of a candidate, whether it is all that is wanted)."""
         built, wanted = outcome.built, self._wanted
         if outcome.verdict != "pass" or built is None:
             return {"inconclusive": "neither passes nor fails", None: "was not judged"}.get(outcome.verdict, "fails"), False
-        size = built.artifact.size_bytes / base.artifact.size_bytes
-        if wanted.size is not None and size > wanted.size:
-            return f"passes, but has {fixed(size, _DIGITS)} of FP32's size (wanted: {wanted.size:g})", False
+        size = None if base is None else built.artifact.size_bytes / base.artifact.size_bytes
+        if wanted.size is not None and (size is None or size > wanted.size):
+            has = "its engine takes no FP32 to have a size beside" if size is None else f"has {fixed(size, _DIGITS)} of FP32's size"
+            return f"passes, but {has} (wanted: {wanted.size:g})", False
         if wanted.speed is None:
             return "passes", True
         if self._elsewhere(outcome.target):

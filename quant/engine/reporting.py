@@ -68,7 +68,8 @@ def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
     """The report, with the digest of everything that does not differ from run to run."""
     bound, prepared = workshop.bound, workshop.prepared
     recipe = bound.loaded.recipe
-    size = next(iter(found.baselines.values())).artifact.size_bytes
+    sizes = (built.artifact.size_bytes for built in found.baselines.values())
+    size = next(sizes, None) or sum(path.stat().st_size for path in prepared.path.parent.glob(f"{prepared.path.name}*"))
     rows = tuple(candidate_row(o, workshop, found.baselines.get(o.target), found.latency) for o in found.outcomes)
     baseline = baseline_row(bound, prepared, found.reference.predictions, size)
     verdict = overall(found.outcomes)

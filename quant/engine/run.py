@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from evaluators.latency import Latency
@@ -145,18 +145,34 @@ def _candidates(
                 baselines[job.target] = workshop.build_baseline(job.target)
             except TargetError as error:
                 refused[job.target] = error
-        if job.plan is not None and job.target in refused:
-            reason = f"the engine refuses the model already in FP32: {_one_line(refused[job.target])}"
-            outcomes.append(Outcome(job.scheme, job.target, status="failed", reason=reason, fails=True))
+        in_fp32 = _in_fp32(refused[job.target]) if job.target in refused else ""
+        if job.plan is not None and in_fp32 and not workshop.bound.targets[job.target].ahead_of_time:
+            outcomes.append(Outcome(job.scheme, job.target, status="failed", reason=in_fp32, fails=True))
         elif job.plan is not None and choosing is not None and (found := choosing.found(job.target)) is not None:
             outcomes.append(Outcome(job.scheme, job.target, status="not tried", reason=f"{found} passed before"))
         else:
-            outcomes.append(_candidate(workshop, job, statistics, reference))
+            # A GPU may have no products in FP32, and yet run what was quantized: where nothing is timed, only its size has nothing beside it.
+            outcomes.append(_told(_candidate(workshop, job, statistics, reference), in_fp32 if job.plan is not None else ""))
             if choosing is not None and job.plan is not None:
-                choosing.take(outcomes[-1], baselines[job.target])
-    if not baselines:
-        raise next(iter(refused.values()))
+                choosing.take(outcomes[-1], baselines.get(job.target))
+    said = {outcome.reason for outcome in outcomes if outcome.status in {"failed", "measured"}}
+    if not baselines and said <= {_in_fp32(each) for each in refused.values()}:
+        target, first = next(iter(refused.items()))
+        raise first.at(workshop.bound.loaded.where(("targets", list(workshop.bound.targets).index(target))))
     return outcomes, baselines
+
+
+def _in_fp32(error: TargetError) -> str:
+    return f"the engine refuses the model already in FP32: {_one_line(error)}"
+
+
+def _told(outcome: Outcome, in_fp32: str) -> Outcome:
+    """The outcome, with what became of FP32 in its engine; once, where that is what became of the outcome itself."""
+    if in_fp32 and outcome.reason and in_fp32.endswith(outcome.reason):
+        return replace(outcome, reason=in_fp32)
+    if in_fp32 and outcome.built is not None:
+        return replace(outcome, reason="; ".join(filter(None, (outcome.reason, f"no size beside FP32's: {in_fp32}"))))
+    return outcome
 
 
 def _candidate(workshop: Workshop, job: Job, statistics: Statistics, reference: Baseline) -> Outcome:

@@ -61,11 +61,11 @@ def build_engines(module: str, model: Path, files: Mapping[str, BuildFiles], pro
         said = _run(path, len(files))
         result = path.with_name("result.json")
         if not result.exists():
-            raise TargetError(f"TensorRT ended while it built an engine: {_last_line(said)}", where=str(model))
+            raise TargetError(f"TensorRT ended while it built an engine: {_last_line(said)}")
         errors: dict[str, list[str]] = json.loads(result.read_text(encoding="utf-8"))["errors"]
     for capability, messages in errors.items():
         if messages:
-            raise TargetError(f"TensorRT builds no engine for {capability or 'this GPU'}: {_shortened(messages)}", where=str(model))
+            raise TargetError(f"TensorRT builds no engine for {capability or 'this GPU'}: {_shortened(messages)}")
 
 
 def _run(request: Path, engines: int) -> str:

@@ -345,6 +345,27 @@ def test_a_whole_run_makes_no_claim_of_time_and_counts_the_audit(project, monkey
     assert isinstance(failed.audit[0], AuditRow)
 
 
+@builds
+def test_a_gpu_without_products_in_fp32_is_built_for_all_the_same_with_nothing_beside_the_size(project):
+    """Turing: TensorRT-RTX compiles no product of matrices in FP32 for it, and all those that were quantized."""
+    project.write({"targets": [{"kind": "tensorrt-rtx", "compute_capabilities": ["sm75"]}], "schemes": ["int8"]})
+    report = run(project.recipe, output=project.output).report
+    [candidate] = report.candidates
+    assert (candidate.status, candidate.verdict, candidate.size_ratio) == ("measured", "pass", None)
+    assert "no size beside FP32's: the engine refuses the model already in FP32: TensorRT builds no engine for sm75" in candidate.reason
+    assert any(row.runs == "int8" for row in candidate.audit)
+    assert report.baseline.size_bytes == pytest.approx((project.folder / "digits.onnx").stat().st_size, rel=0.05)  # another operator set
+
+
+@builds
+def test_what_is_wrong_with_every_candidate_and_fp32_alike_ends_the_run_at_the_target_in_the_recipe(project):
+    profile = {name: [1, 1, 8, 8] for name in ("min", "opt", "max")}
+    project.write({"targets": [{"kind": "tensorrt-rtx", "profiles": {"nothing": profile}}]})
+    with pytest.raises(TargetError, match=r"recipe\.yaml:\d+: `profiles` names 'nothing', which is no input of the model\nhint: inputs: "):
+        run(project.recipe, output=project.output)
+    assert not project.output.exists()
+
+
 def test_unnamed_layers_get_the_names_that_plans_give_them(tmp_path, monkeypatch):
     monkeypatch.setattr("quant.targets.tensorrt_rtx.build_engines", lambda _module, _path, files, *_a, **_k: [_write(f) for f in files.values()])
     model = ir.from_proto(gemm())
