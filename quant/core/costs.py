@@ -50,6 +50,7 @@ class Crossing(Document):
         readers: The layers that read it.
         open: Whether something that is no layer reads it, too.
         elements: Its size in one run.
+        also: Other names that it goes by, moved, bounded, or added to.
     """
 
     tensor: str
@@ -57,6 +58,7 @@ class Crossing(Document):
     readers: tuple[str, ...]
     open: bool
     elements: int
+    also: tuple[str, ...] = ()
 
 
 class ModelWork(Document):
@@ -67,12 +69,14 @@ class ModelWork(Document):
         samples: Samples in the run.
         layers: One for every layer, in graph order.
         crossings: The tensors at which formats may change.
+        other_weights: Elements of weights that belong to no layer.
     """
 
     model: str
-    samples: int
+    samples: int = Field(ge=1)
     layers: tuple[LayerWork, ...]
     crossings: tuple[Crossing, ...]
+    other_weights: int = 0
 
 
 class LayerCost(Document):
@@ -176,3 +180,52 @@ class CostTable(Document):
         """
         layers = sum(self.cost(row.layer, choices[row.layer]) for row in self.layers)
         return layers + sum(boundary.price(choices, self.body) for boundary in self.boundaries) + self.rest
+
+
+class KernelTime(Document):
+    """What one kernel took, and what it was for.
+
+    Args:
+        kernel: Its name in the engine.
+        op: The engine's operator.
+        ms: Milliseconds in one run, median.
+        layers: The layers that it computes, or parts of them.
+        near: Of what computes no layer: the nearest layer before it; None where there is none.
+        converts: The tensor that it brings from one format into another, when it does nothing else.
+        codes: Whether what it makes are integer codes.
+        elements: Size of what it makes.
+    """
+
+    kernel: str
+    op: str
+    ms: float
+    layers: tuple[str, ...] = ()
+    near: str | None = None
+    converts: str | None = None
+    codes: bool = False
+    elements: int = 0
+
+
+class EngineProfile(Document):
+    """What an engine's own profiler says of an artifact.
+
+    Args:
+        target: The serving engine, with its version.
+        scheme: The artifact's scheme.
+        machine: What it ran on, and with how many threads.
+        runs: Runs that medians are of.
+        total_ms: Milliseconds of a whole run, by the engine's own account, median.
+        kernels: Every kernel that ran, in the engine's order.
+    """
+
+    target: str
+    scheme: str
+    machine: str
+    runs: int
+    total_ms: float
+    kernels: tuple[KernelTime, ...]
+
+    @property
+    def kernel_ms(self) -> float:
+        """Milliseconds of all kernels together."""
+        return sum(kernel.ms for kernel in self.kernels)
