@@ -17,11 +17,13 @@ from quant.core.protocols import Calibrator, Metric
 from quant.core.registry import Registry, did_you_mean
 from quant.data.code import load_function
 from quant.data.processors import PROCESSORS
+from quant.engine.mixing.binding import BoundPlan, bind_plan
 from quant.errors import QuantError, RecipeError
 from quant.recipe.load import LoadedRecipe, options_error
 from quant.recipe.schema import GateSpec, Recipe, Use
 from quant.recipe.tree import Location
 from quant.schemes import SCHEMES, Scheme
+from quant.sensitivity import ESTIMATORS, Estimator
 from quant.targets import TARGETS, Target
 from quant.transforms import TRANSFORMS, Transform
 
@@ -35,6 +37,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "calibrator": CALIBRATORS,
     "metric": METRICS,
     "processor": PROCESSORS,
+    "estimator": ESTIMATORS,
 }
 """The registries of everything that a recipe can name, by noun."""
 
@@ -52,6 +55,7 @@ class Bound:
         metrics: Title -> metric.
         gates: (title of the metric, gate), in the recipe's order; empty without metrics.
         code: Title of a metric that is a user's function -> SHA-256 of the file that holds it.
+        plan: How formats are to be mixed; None when they are not.
     """
 
     loaded: LoadedRecipe
@@ -62,6 +66,7 @@ class Bound:
     metrics: Mapping[str, Metric]
     gates: tuple[tuple[str, GateSpec], ...]
     code: Mapping[str, str]
+    plan: BoundPlan | None = None
 
     def use(self, scheme: str) -> Use:
         """The scheme of that title as the recipe has it."""
@@ -89,7 +94,15 @@ def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
     if recipe.auto is not None and not metrics:
         what = "`schemes: auto` stops at a scheme that passes the gate, and without metrics there is nothing to gate by"
         raise RecipeError(what, where=loaded.where(("schemes",)), hint="name a metric in `evaluation.metrics`, or list the schemes")
-    return Bound(loaded, calibrator, schemes, transforms, targets, metrics, _gates(loaded, metrics), code)
+    return Bound(loaded, calibrator, schemes, transforms, targets, metrics, _gates(loaded, metrics), code, _plan(loaded, schemes, metrics))
+
+
+def _plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapping[str, Metric]) -> BoundPlan | None:
+    spec = loaded.recipe.plan
+    if spec is None:
+        return None
+    estimator: Estimator = _make(loaded, ESTIMATORS, spec.estimator, ("plan", "estimator"))
+    return bind_plan(loaded, schemes, metrics, estimator=estimator, costs=None)
 
 
 def scheme_uses(recipe: Recipe) -> tuple[tuple[Use, ...], Location]:
@@ -114,6 +127,7 @@ def check_options(loaded: LoadedRecipe) -> None:
         *((TRANSFORMS, use, ("transforms", number)) for number, use in enumerate(recipe.transforms)),
         *((TARGETS, use, ("targets", number)) for number, use in enumerate(recipe.targets)),
         *((METRICS, use, ("evaluation", "metrics", number)) for number, use in enumerate(recipe.evaluation.metrics)),
+        *_plan_uses(recipe),
     ]
     for registry, use, location in uses:
         try:
@@ -123,6 +137,13 @@ def check_options(loaded: LoadedRecipe) -> None:
             raise options_error(loaded, location, error, options) from error
         except QuantError as error:
             raise error.at(loaded.where(location)) from error
+
+
+def _plan_uses(recipe: Recipe) -> list[tuple[Registry[Any], Use, Location]]:
+    plan = recipe.plan
+    if plan is None:
+        return []
+    return [(ESTIMATORS, plan.estimator, ("plan", "estimator"))]
 
 
 def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: Location) -> Any:

@@ -25,6 +25,7 @@ from quant.engine.summary import (
 )
 from quant.engine.timing import timed_threads
 from quant.report.document import Choice, Report, Timings
+from quant.report.mixing import MixingRow
 from quant.report.sentence import verdict_sentence
 
 
@@ -53,6 +54,7 @@ class Findings:
         latency: Name of an artifact -> its times.
         first: Name of an artifact -> its first inference.
         choices: What was chosen on each target, where schemes are `auto`.
+        mixing: How the plan that mixes formats was found on each target.
     """
 
     reference: Baseline
@@ -62,6 +64,7 @@ class Findings:
     latency: Mapping[str, Latency]
     first: Mapping[str, FirstRun]
     choices: tuple[Choice, ...] = ()
+    mixing: tuple[MixingRow, ...] = ()
 
 
 def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
@@ -100,4 +103,5 @@ def _timings(workshop: Workshop, found: Findings, clock: Clock) -> Timings:
         latency=tuple(latency_row(b, found.latency[b.name], found.first.get(b.name)) for b in built if b.name in found.latency),
         fastest_passing=fastest_passing(found.outcomes, found.latency),
         choices=found.choices,
+        mixing=found.mixing,
     )

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.cache_folder import cache_folder
-from quant.engine.agreeing import agreement
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
 from quant.engine.choosing import Choosing, cheapest_first
-from quant.engine.fallback import judge
 from quant.engine.folder import open_folder, write_folder
-from quant.engine.gating import gate_candidate
 from quant.engine.jobs import Job, Statistics
+from quant.engine.judging import judged, one_line
 from quant.engine.prepare import prepare
 from quant.engine.reporting import Clock, Findings, make_report
 from quant.engine.summary import Outcome
 from quant.engine.timing import time_artifacts
 from quant.engine.training import training_obstacle
-from quant.errors import PlanError, QuantError, RunError, TargetError
+from quant.errors import PlanError, RunError, TargetError
 from quant.graph.layers import no_layers
 from quant.recipe.load import load_recipe
 from quant.report.document import Report
@@ -163,7 +161,7 @@ def _candidates(
 
 
 def _in_fp32(error: TargetError) -> str:
-    return f"the engine refuses the model already in FP32: {_one_line(error)}"
+    return f"the engine refuses the model already in FP32: {one_line(error)}"
 
 
 def _told(outcome: Outcome, in_fp32: str) -> Outcome:
@@ -176,35 +174,17 @@ def _told(outcome: Outcome, in_fp32: str) -> Outcome:
 
 
 def _candidate(workshop: Workshop, job: Job, statistics: Statistics, reference: Baseline) -> Outcome:
-    """One scheme on one target. What the FP32 model has shown to be in order can fail in the candidate alone: then it fails, and the others go on.
-
-    Raises:
-        RunError: The disk is full, or cannot be written.
-    """
-    if job.plan is None:
+    """One scheme on one target."""
+    plan = job.plan
+    if plan is None:
         return Outcome(job.scheme, job.target, status=job.status, reason=job.reason)
-    built: Built | None = None
     scheme = workshop.bound.schemes[job.scheme]
     emulated = study_of(scheme) or workshop.bound.targets[job.target].emulates(scheme.base)
-    try:
-        built = workshop.build(job.scheme, job.target, job.plan, statistics.table_for(job))
-        measured = workshop.evaluate(built, reference)
-        audit = workshop.audit(built)
-        agreed = agreement(workshop, built)
-        verdicts = gate_candidate(workshop, built, reference.predictions, measured.predictions)
-    except RunError:
-        raise
-    except QuantError as error:
-        return Outcome(job.scheme, job.target, built, emulated=emulated, status="failed", reason=_one_line(error), fails=True)
-    engine = workshop.bound.targets[job.target]
-    by_nature = emulated is not None and not engine.ahead_of_time
-    reason, fails = judge(audit, job.plan, emulated=by_nature, allowed=engine.options.allow_fallback)
-    return Outcome(job.scheme, job.target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails, agreement=agreed)
 
+    def build() -> Built:
+        return workshop.build(job.scheme, job.target, plan, statistics.table_for(job))
 
-def _one_line(error: QuantError) -> str:
-    """What is wrong, without the place and the hint, which speak of a recipe that need not be wrong."""
-    return " ".join(error.what.split())
+    return judged(workshop, build, reference, scheme=job.scheme, target=job.target, plan=plan, emulated=emulated)
 
 
 def _times(workshop: Workshop, outcomes: Sequence[Outcome], baselines: dict[str, Built]) -> tuple[dict[str, Latency], dict[str, FirstRun]]:

@@ -19,6 +19,8 @@ _SLOTS = {
     "calibrator": (("CalibrationSpec", "calibrator"),),
     "metric": (("EvaluationSpec", "metrics"),),
     "processor": (("DataSpec", "inputs"), ("OtherData", "inputs")),
+    "estimator": (("PlanSpec", "estimator"),),
+    "cost": (("PlanSpec", "costs"),),
 }
 
 
@@ -26,8 +28,8 @@ def json_schema(registries: Mapping[str, Registry[Any]]) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a recipe file.
 
     Args:
-        registries: The plug-ins that may be named, by noun: `scheme`, `transform`, `target`, `calibrator`, `metric`, `processor`. A
-            noun that is left out takes any name and any option.
+        registries: The plug-ins that may be named, by noun: `scheme`, `transform`, `target`, `calibrator`, `metric`, `processor`,
+            `estimator`, `cost`. A noun that is left out takes any name and any option.
     """
     if unknown := set(registries) - set(_SLOTS):
         raise AssertionError(f"no section of a recipe names a {sorted(unknown)}")

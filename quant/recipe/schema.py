@@ -71,9 +71,9 @@ class Head(Section):
 
 
 class ModelSpec(Source):
-    """The FP32 model: an ONNX file, a Hugging Face folder (encoders), or a torch module from `module:function`."""
+    """The FP32 model: an ONNX file, a Hugging Face folder (encoders, language models), a GGUF file, or a torch module from `module:function`."""
 
-    kind: Literal["auto", "onnx", "huggingface", "torch"] = "auto"
+    kind: Literal["auto", "onnx", "huggingface", "gguf", "torch"] = "auto"
     pooling: Literal["none", "mean", "cls", "max"] = Field("none", description="how an encoder's token vectors become one vector")
     normalize: bool = Field(default=False, description="divide the pooled vector by its L2 norm")
     head: Head | None = None
@@ -202,6 +202,36 @@ class LatencySpec(Section):
     threads: int | None = Field(None, ge=1, le=1024, description="threads of one run; all cores when not given")
 
 
+class LimitsSpec(Section):
+    """What `quant validate` holds an artifact to, on the machine that it runs on; what is not given is not held."""
+
+    first_inference_s: float | None = Field(None, gt=0, description="largest time of loading and the first inference, in a fresh process")
+    memory_mib: float | None = Field(None, gt=0, description="most memory that a process which serves it holds, under load, interpreter and libraries included")
+    p99_ms: float | None = Field(None, gt=0, description="largest 99th percentile of the time of a request, measured as `latency` says")
+    throughput_per_s: float | None = Field(None, gt=0, description="least number of samples a second, one request after the other")
+    size_mib: float | None = Field(None, gt=0, description="largest size of the artifact's files")
+    load_s: float = Field(3.0, gt=0, le=86_400, description="seconds of sustained load")
+    load_threads: int = Field(4, ge=1, le=256, description="threads that ask at once under load")
+
+
+class PlanSpec(Section):
+    """A format for each layer: the cheapest plan that passes the gates, predicted from sensitivity and cost, then measured as a whole."""
+
+    schemes: tuple[str, ...] = Field((), description="titles of schemes whose formats are mixed; of each format the first that does not train when empty")
+    minimize: Literal["time", "size"] = Field("time", description="what is to be least")
+    within: dict[Literal["time", "size"], Annotated[float, Field(gt=0)]] = Field(
+        default_factory=dict, description="budgets, as shares of what the FP32 model costs; with them the most accurate plan is looked for"
+    )
+    max_error: float | None = Field(None, gt=0, description="largest error of the outputs, in the profile's measure; needed where there are no metrics")
+    keep: dict[str, str] = Field(default_factory=dict, description="pattern of layers -> the format that they are kept in")
+    together: tuple[tuple[str, ...], ...] = Field((), description="patterns of layers that share one format, group by group, besides those found by structure")
+    apart: tuple[str, ...] = Field((), description="patterns of layers that structure does not bind to others")
+    estimator: UseOf = Field(Use(kind="sketch"), description="how the effect of each layer is found")
+    costs: UseOf | None = Field(None, description="where times come from; measured on the engine where it runs here, when not given")
+    samples: int = Field(64, ge=2, description="search samples that effects are measured on, at most")
+    time_limit: float = Field(900.0, gt=0, description="seconds after which no further plan is measured")
+
+
 class AutoSchemes(Section):
     """Schemes that are tried one after the other on each target, the cheapest first, until one is all that is wanted."""
 
@@ -244,7 +274,9 @@ class Recipe(Section):
         tuple[GateSpec, ...],
         BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=GateSpec | tuple[GateSpec, ...]),
     ] = Field((GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all")
+    plan: PlanSpec | None = Field(None, description="also look for a plan that mixes the formats of the schemes; needs search samples")
     latency: LatencySpec = LatencySpec()
+    limits: LimitsSpec = LimitsSpec()
 
     @property
     def auto(self) -> AutoSchemes | None:

@@ -13,6 +13,7 @@ from pydantic import Field
 from evaluators.agreement import Agreement
 from quant.core.digest import digest_of
 from quant.core.documents import AuditRow, Decision, Document, LayerChoice, Verdict
+from quant.report.mixing import MixingRow
 
 REPORT_VERSION = 1
 
@@ -335,6 +336,7 @@ class Timings(Document):
         latency: Times of every artifact.
         fastest_passing: The passing candidate with the smallest time (`scheme on target`); None when none passes.
         choices: What `schemes: auto` chose on each target; empty where schemes are listed.
+        mixing: How the plan that mixes formats was found on each target; it goes by times.
     """
 
     started: str
@@ -345,6 +347,7 @@ class Timings(Document):
     latency: tuple[LatencyRow, ...]
     fastest_passing: str | None
     choices: tuple[Choice, ...] = ()
+    mixing: tuple[MixingRow, ...] = ()
 
 
 class Report(Document):

@@ -7,21 +7,27 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from calibrators.ranges import ranges
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
 from quant.core.formats import GRIDS, Range
-from quant.core.parallel import worker_count
 from quant.core.protocols import Calibrator
 from quant.core.table import CalibrationTable
 from quant.graph.body import write_body
 from quant.graph.importing.opset import raise_opset
 from quant.graph.model import read_model
-from quant.schemes import Evidence, Scheme
+from quant.schemes import Scheme
+from quant.stages.apply import gather
 
 
 def apply_mixed(
-    path: Path, schemes: Mapping[str, Scheme], *, plan: PrecisionPlan, table: CalibrationTable, calibrator: Calibrator, dialect: Dialect
+    path: Path,
+    schemes: Mapping[str, Scheme],
+    *,
+    plan: PrecisionPlan,
+    table: CalibrationTable,
+    calibrator: Calibrator,
+    dialect: Dialect,
+    given: Mapping[str, Range] | None = None,
 ) -> tuple[ir.Model, PrecisionPlan, dict[str, Range]]:
     """Quantize the model in `path` by a plan with several formats.
 
@@ -32,6 +38,7 @@ def apply_mixed(
         table: Statistics that all of the schemes need (see `Scheme.needs` of `plan.part(format)`).
         calibrator: How ranges are chosen.
         dialect: The form of graph that the target wants.
+        given: Tensor -> range that was chosen already.
 
     Returns:
         The quantized graph, the plan as it was carried out, and every range that was chosen for a tensor.
@@ -46,10 +53,9 @@ def apply_mixed(
     found: dict[str, Range] = {}
     carried_out = {choice.layer: choice for choice in plan.layers}
     for name in order:
-        needs = schemes[name].needs(model, parts[name], dialect)
-        for grid in dict.fromkeys(needs.ranges.values()):
-            found |= ranges({n: table.statistics[n] for n, g in needs.ranges.items() if g == grid}, calibrator, grid, workers=worker_count())
-        evidence = Evidence({**needs.known, **found}, table.magnitudes, table.means, table.moments)
+        how, part = schemes[name], parts[name]
+        evidence, chosen = gather(model, how, plan=part, table=table, calibrator=calibrator, dialect=dialect, given=given or {})
+        found |= chosen
         done = schemes[name].apply(model, parts[name], evidence, dialect)
         own = set(parts[name].quantized)
         carried_out |= {choice.layer: choice for choice in done.layers if choice.layer in own}

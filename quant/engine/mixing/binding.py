@@ -1,0 +1,85 @@
+"""The section `plan` of a recipe, held to the rest of it before any work starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from quant.core.registry import did_you_mean
+from quant.errors import RecipeError
+from quant.recipe.load import LoadedRecipe
+from quant.recipe.schema import PlanSpec
+from quant.schemes import Scheme
+
+if TYPE_CHECKING:
+    from quant.costs import CostModel
+    from quant.sensitivity import Estimator
+
+TITLE = "mixed"
+"""What the plan that mixes formats goes by among the candidates."""
+
+
+@dataclass(frozen=True)
+class BoundPlan:
+    """The section `plan`, with the plug-ins that it names.
+
+    Args:
+        spec: The section.
+        schemes: Title -> format, of the schemes whose formats may be mixed, one for each format.
+        estimator: How effects are found.
+        costs: Where times come from; None: the engine, where it runs here.
+    """
+
+    spec: PlanSpec
+    schemes: Mapping[str, str]
+    estimator: Estimator
+    costs: CostModel | None
+
+
+def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapping[str, Any], *, estimator: Estimator, costs: CostModel | None) -> BoundPlan:
+    """Check the section.
+
+    Raises:
+        RecipeError: It contradicts the rest of the recipe.
+    """
+    recipe = loaded.recipe
+    spec = recipe.plan
+    assert spec is not None, "a recipe with a plan"
+    if recipe.auto is not None:
+        what, hint = "`schemes: auto` stops at the first scheme that passes, and leaves nothing to mix", "list the schemes whose formats are to be mixed"
+        raise RecipeError(what, where=loaded.where(("plan",)), hint=hint)
+    if TITLE in schemes:
+        hint = "give it another `name:`"
+        raise RecipeError(f"no scheme can be called {TITLE!r}: so is the plan that mixes formats", where=loaded.where(("schemes",)), hint=hint)
+    if recipe.data.splits.search is None:
+        what = "a plan is looked for on search samples, and there are none"
+        raise RecipeError(what, where=loaded.where(("plan",)), hint="give `data.splits.search`, as in `search: 500`")
+    if not metrics and spec.max_error is None and not spec.within:
+        what = "without metrics there is nothing to tell a good plan by"
+        hint = "give `plan.max_error`, or a budget in `plan.within`, or name a metric in `evaluation.metrics`"
+        raise RecipeError(what, where=loaded.where(("plan",)), hint=hint)
+    return BoundPlan(spec, _mixed(loaded, spec, schemes), estimator, costs)
+
+
+def _mixed(loaded: LoadedRecipe, spec: PlanSpec, schemes: Mapping[str, Scheme]) -> dict[str, str]:
+    """Title -> format of the schemes that are mixed."""
+    chosen: dict[str, str] = {}
+    for number, title in enumerate(spec.schemes):
+        where = loaded.where(("plan", "schemes", number))
+        if title not in schemes:
+            raise RecipeError(f"there is no scheme {title!r} to mix", where=where, hint=did_you_mean(title, list(schemes)))
+        if schemes[title].data == "training":
+            hint = "a plan is measured many times; train by the plan that was found, with `include` and `exclude`"
+            raise RecipeError(f"scheme {title!r} trains, and cannot be mixed with others", where=where, hint=hint)
+        if schemes[title].base in chosen.values():
+            raise RecipeError(f"two schemes of {schemes[title].base} are to be mixed", where=where, hint="name one scheme for each format")
+        chosen[title] = schemes[title].base
+    if chosen:
+        return chosen
+    for title, scheme in schemes.items():
+        if scheme.data != "training" and scheme.base not in chosen.values():
+            chosen[title] = scheme.base
+    if not chosen:
+        raise RecipeError("no scheme can be mixed: all of them train", where=loaded.where(("plan",)), hint="list `int8` or another scheme that does not train")
+    return chosen

@@ -1,0 +1,165 @@
+"""A plan that mixes formats: what was predicted, what was measured, and why each layer is in what it is in; and the same for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quant.core.documents import Document
+from quant.report.words import NOTHING, count
+
+
+class PlanStep(Document):
+    """One plan that was measured as a whole.
+
+    Args:
+        action: Why it was measured: `front`, `interaction`, `give back`, `win speed`, `tidy`.
+        told: What it was tried for.
+        quantized: Number of its layers that are quantized.
+        predicted: Its error, as layers' effects add up.
+        predicted_error: Standard error of that.
+        measured: Its error as measured.
+        measured_error: Standard error of that.
+        cost: What it is predicted to cost.
+        passes: Whether the gate would pass if the evaluation samples were like the search samples.
+        said: What the gate goes by.
+    """
+
+    action: str
+    told: str
+    quantized: int
+    predicted: float
+    predicted_error: float
+    measured: float
+    measured_error: float
+    cost: float
+    passes: bool
+    said: str
+
+
+class FrontPoint(Document):
+    """A plan of the predicted front, or a scheme alone.
+
+    Args:
+        name: The scheme, where one format is everywhere; empty otherwise.
+        error: Its predicted error.
+        cost: Its predicted cost.
+        quantized: Number of its layers that are quantized.
+    """
+
+    name: str = ""
+    error: float
+    cost: float
+    quantized: int
+
+
+class EffectRow(Document):
+    """What one layer does to the outputs in one format, and what it costs there.
+
+    Args:
+        layer: Name of the layer.
+        format: The format.
+        value: The effect.
+        standard_error: Of `value`.
+        cost: What the layer costs in that format; None where there is no price.
+    """
+
+    layer: str
+    format: str
+    value: float
+    standard_error: float
+    cost: float | None = None
+
+
+class LeftOut(Document):
+    """A layer that is in more bits than it could be.
+
+    Args:
+        layer: Name of the layer.
+        why: What that costs, what it saves, and why, in sentences.
+    """
+
+    layer: str
+    why: tuple[str, ...]
+
+
+class MixingRow(Document):
+    """How the plan for one target was found.
+
+    Args:
+        target: The serving engine.
+        formats: The formats that were mixed.
+        measure: What errors are.
+        estimator: How effects were found.
+        samples: Number of search samples that they were found on.
+        cost: What costs are, and where they come from.
+        unit: Unit of costs.
+        estimated: Whether costs were calculated and not measured.
+        ended: How the search ended, in one sentence.
+        steps: All plans that were measured, in order.
+        front: The predicted front, by rising cost.
+        uniform: The schemes alone.
+        effects: Layer by layer, what each format does.
+        left_out: The layers in more bits than they could be, each with its reasons.
+        notes: What else is to be said.
+    """
+
+    target: str
+    formats: tuple[str, ...]
+    measure: str
+    estimator: str
+    samples: int
+    cost: str
+    unit: str
+    estimated: bool
+    ended: str
+    steps: tuple[PlanStep, ...] = ()
+    front: tuple[FrontPoint, ...] = ()
+    uniform: tuple[FrontPoint, ...] = ()
+    effects: tuple[EffectRow, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def step_rows(steps: Sequence[PlanStep]) -> tuple[tuple[str, ...], ...]:
+    """(what was tried, layers quantized, predicted error, measured error, cost, passes, what the gate goes by) of each.
+
+    Example:
+        >>> step = PlanStep(action="front", told="plan 1 of 3 on the front", quantized=2, predicted=0.25, predicted_error=0.01,
+        ...     measured=0.26, measured_error=0.02, cost=1.5, passes=True, said="accuracy drops by 0")
+        >>> step_rows((step,))
+        (('plan 1 of 3 on the front', '2', '0.25 ± 0.01', '0.26 ± 0.02', '1.5', 'yes', 'accuracy drops by 0'),)
+    """
+    return tuple(
+        (
+            s.told if s.action in {"front", "tidy"} else f"{s.action}: {s.told}",
+            str(s.quantized),
+            spread(s.predicted, s.predicted_error),
+            spread(s.measured, s.measured_error),
+            f"{s.cost:.4g}",
+            "yes" if s.passes else "no",
+            s.said or NOTHING,
+        )
+        for s in steps
+    )
+
+
+def spread(value: float, error: float) -> str:
+    """A value with its standard error.
+
+    Example:
+        >>> spread(0.0123, 0.0004)
+        '0.0123 ± 0.0004'
+    """
+    return f"{value:.3g} ± {error:.1g}"
+
+
+def mixing_sentence(row: MixingRow) -> str:
+    """How it was done, for people."""
+    formats = ", ".join(row.formats)
+    how = f"effects ({row.measure}) of {count(row.samples, 'search sample')} by {row.estimator}"
+    return f"{row.ended} Mixed were {formats}; {how}; costs: {row.cost}{' (estimated)' if row.estimated else ''}, in {row.unit}."
+
+
+def most_sensitive(row: MixingRow, most: int = 20) -> tuple[EffectRow, ...]:
+    """The largest effects."""
+    return tuple(sorted(row.effects, key=lambda e: (-e.value, e.layer, e.format))[:most])
