@@ -24,7 +24,9 @@ if TYPE_CHECKING:  # at run time they are imported when they are first used
         QuantError,
         Report,
         Run,
+        Validation,
         Verdict,
+        Verification,
         audit,
         calibrate,
         compare,
@@ -37,6 +39,9 @@ if TYPE_CHECKING:  # at run time they are imported when they are first used
         load_report,
         prepare_qat,
         run,
+        sign,
+        validate,
+        verify,
     )
 
 __all__ = [
@@ -51,7 +56,9 @@ __all__ = [
     "QuantError",
     "Report",
     "Run",
+    "Validation",
     "Verdict",
+    "Verification",
     "audit",
     "calibrate",
     "compare",
@@ -64,6 +71,9 @@ __all__ = [
     "load_report",
     "prepare_qat",
     "run",
+    "sign",
+    "validate",
+    "verify",
 ]
 
 

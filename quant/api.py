@@ -26,6 +26,10 @@ from quant.report.compare import Comparison, compare
 from quant.report.document import Report
 from quant.report.ladder import Ladder
 from quant.report.load import load_report
+from quant.validation.findings import Validation
+from quant.validation.signing import sign
+from quant.validation.validate import validate
+from quant.validation.verify import Verification, verify
 
 if TYPE_CHECKING:
     import torch
@@ -44,7 +48,9 @@ __all__ = [
     "QuantError",
     "Report",
     "Run",
+    "Validation",
     "Verdict",
+    "Verification",
     "audit",
     "calibrate",
     "compare",
@@ -57,6 +63,9 @@ __all__ = [
     "load_report",
     "prepare_qat",
     "run",
+    "sign",
+    "validate",
+    "verify",
 ]
 
 

@@ -9,11 +9,11 @@ import traceback
 from rich.console import Console
 from rich.markup import escape
 
-from quant.cli import runs, recipes, models, ladder, offers  # isort: skip - the order in which `quant --help` lists the commands
+from quant.cli import runs, validation, recipes, models, ladder, offers  # isort: skip - the order in which `quant --help` lists the commands
 from quant.cli.shared import EXIT, app, interrupted
 from quant.errors import QuantError
 
-__all__ = ["EXIT", "app", "ladder", "main", "models", "offers", "recipes", "runs"]
+__all__ = ["EXIT", "app", "ladder", "main", "models", "offers", "recipes", "runs", "validation"]
 
 _INPUT_IS_WRONG = 2
 _BUG = 70  # EX_SOFTWARE of sysexits.h

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -42,3 +44,13 @@ Recipe = Annotated[str, typer.Argument(help="A recipe file, or the name of a shi
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a value of the recipe, as in --set gate.max_drop=0.02.")]
 Trust = Annotated[bool, typer.Option("--trust-code", help="Allow code that the recipe names (module:function) to run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def job_summary(markdown: str) -> None:
+    """Add to the summary of the job, where a CI server asks for one: GitHub Actions names a file in `GITHUB_STEP_SUMMARY`."""
+    from quant.core.files import disk_errors  # noqa: PLC0415 - `quant --help` stays quick
+
+    named = os.environ.get("GITHUB_STEP_SUMMARY")
+    if named:
+        with disk_errors(Path(named)), Path(named).open("a", encoding="utf-8") as file:
+            file.write(markdown + "\n")

@@ -20,6 +20,8 @@ from quant.report.document import Report
 from quant.report.write import write_report
 
 MANIFEST = "manifest.json"
+SIGNATURE = "manifest.sig"
+"""A signature over the manifest; it lies beside it and is no part of it."""
 _OURS = frozenset({LOCK, "report.json", MANIFEST})
 _FOLDERS = frozenset({"artifacts", "plans", "calibration"})
 _LEFT = (".*.part", ".*.old")
@@ -56,7 +58,8 @@ def write_folder(folder: Path, report: Report, outcomes: Sequence[Outcome], base
         names = sorted(p for p in part.rglob("*") if p.is_file())
         files = {p.relative_to(part).as_posix(): digest_of_file(p) for p in names}
         write_text(part / MANIFEST, json.dumps({"version": 1, "files": files}, indent=1, sort_keys=True) + "\n")
-        (folder / MANIFEST).unlink(missing_ok=True)
+        for old in (SIGNATURE, MANIFEST):
+            (folder / old).unlink(missing_ok=True)
         for stale in _FOLDERS - {new.name for new in part.iterdir()}:
             shutil.rmtree(folder / stale, ignore_errors=True)
         for new in sorted(part.iterdir(), key=lambda path: path.name == MANIFEST):

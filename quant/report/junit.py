@@ -21,8 +21,8 @@ def junit_xml(report: Report) -> str:
     available, not applicable or not tried is skipped, and so is an audit that was not to be had. An audit with layers in another format than planned
     fails where the candidate failed for it.
     """
-    suites = ET.Element("testsuites", name=_clean(report.name))
-    suite = ET.SubElement(suites, "testsuite", name=_clean(report.name), time=f"{report.timings.seconds:.3f}", timestamp=_timestamp(report.timings.started))
+    suites = ET.Element("testsuites", name=clean(report.name))
+    suite = ET.SubElement(suites, "testsuite", name=clean(report.name), time=f"{report.timings.seconds:.3f}", timestamp=_timestamp(report.timings.started))
     _properties(suite, {"verdict": report.verdict, "sentence": report.sentence, "results_digest": report.results_digest, **report.environment})
     for candidate in report.candidates:
         _candidate(suite, report, candidate)
@@ -38,7 +38,7 @@ def junit_xml(report: Report) -> str:
 def _candidate(suite: ET.Element, report: Report, candidate: Candidate) -> None:
     if candidate.status != "measured":
         case = _case(suite, candidate, candidate.status)
-        said = _clean(f"{candidate.status}: {candidate.reason}")
+        said = clean(f"{candidate.status}: {candidate.reason}")
         if candidate.verdict == "fail":
             ET.SubElement(case, "failure", type=candidate.status.replace(" ", "-"), message=said)
         else:
@@ -49,7 +49,7 @@ def _candidate(suite: ET.Element, report: Report, candidate: Candidate) -> None:
     if not candidate.gates:
         ET.SubElement(_case(suite, candidate, "gate"), "skipped", message="no metric to judge by")
     if candidate.unaudited:
-        ET.SubElement(_case(suite, candidate, "audit"), "skipped", message=_clean(" ".join(audit_sentences(candidate))))
+        ET.SubElement(_case(suite, candidate, "audit"), "skipped", message=clean(" ".join(audit_sentences(candidate))))
     elif candidate.audit:
         _audit(_case(suite, candidate, "audit"), candidate)
     times = latency_of(report, candidate)
@@ -66,11 +66,11 @@ def _gate(case: ET.Element, gate: GateRow) -> None:
     v, unit = gate.verdict, gate.unit
     bounds = f"{lower(v.drop_lower, unit, relative=v.relative)} to {upper(v.drop_upper, unit, relative=v.relative)}"
     values = f"{in_unit(v.baseline, unit)} → {in_unit(v.value, unit)}, drop {drop(v.drop, unit, relative=v.relative)} ({bounds}), allowed {limit(v, unit)}"
-    text = _clean(f"{values}\n{v.samples} paired samples, {v.method}")
+    text = clean(f"{values}\n{v.samples} paired samples, {v.method}")
     if v.decision == "fail":
-        ET.SubElement(case, "failure", type="fail", message=_clean(values)).text = text
+        ET.SubElement(case, "failure", type="fail", message=clean(values)).text = text
     elif v.decision == "inconclusive":
-        ET.SubElement(case, "error", type="inconclusive", message=_clean(f"{values}; {needed(gate)}")).text = text
+        ET.SubElement(case, "error", type="inconclusive", message=clean(f"{values}; {needed(gate)}")).text = text
     else:
         ET.SubElement(case, "system-out").text = text
 
@@ -78,7 +78,7 @@ def _gate(case: ET.Element, gate: GateRow) -> None:
 def _audit(case: ET.Element, candidate: Candidate) -> None:
     wrong = differing(candidate)
     shown = [r for r in candidate.audit if finding(candidate, r) in {"differs", "not found"}]
-    text = "\n".join([*audit_sentences(candidate), *(_clean(f"{r.layer}: planned {r.planned}, runs {r.runs} ({r.kernel})") for r in shown)])
+    text = "\n".join([*audit_sentences(candidate), *(clean(f"{r.layer}: planned {r.planned}, runs {r.runs} ({r.kernel})") for r in shown)])
     if wrong and candidate.verdict == "fail" and all(g.verdict.decision == "pass" for g in candidate.gates):
         ET.SubElement(case, "failure", type="audit", message=f"{count(wrong, 'layer')} in another format than planned").text = text
     elif any(not row.agrees for row in candidate.audit):
@@ -86,7 +86,7 @@ def _audit(case: ET.Element, candidate: Candidate) -> None:
 
 
 def _case(suite: ET.Element, candidate: Candidate, name: str) -> ET.Element:
-    return ET.SubElement(suite, "testcase", classname=_clean(f"{candidate.target}.{candidate.scheme}"), name=_clean(name), time="0")
+    return ET.SubElement(suite, "testcase", classname=clean(f"{candidate.target}.{candidate.scheme}"), name=clean(name), time="0")
 
 
 def _properties(parent: ET.Element, values: dict[str, str]) -> None:
@@ -94,15 +94,15 @@ def _properties(parent: ET.Element, values: dict[str, str]) -> None:
         return
     properties = ET.Element("properties")
     for name, value in values.items():
-        ET.SubElement(properties, "property", name=_clean(name), value=_clean(value))
+        ET.SubElement(properties, "property", name=clean(name), value=clean(value))
     parent.insert(0, properties)
 
 
 def _timestamp(started: str) -> str:
     """ISO 8601 without an offset, as JUnit's schema has it."""
-    return re.sub(r"(\.\d+)?(Z|[+-]\d\d:?\d\d)?$", "", _clean(started))
+    return re.sub(r"(\.\d+)?(Z|[+-]\d\d:?\d\d)?$", "", clean(started))
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """`text` with nothing in it that XML 1.0 cannot hold."""
     return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", visible(text))

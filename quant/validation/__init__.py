@@ -1,0 +1,1 @@
+"""What must hold before a deploy: nothing that was written before is trusted."""

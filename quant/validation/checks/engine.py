@@ -1,0 +1,89 @@
+"""The engine: it loads the artifact afresh, runs each layer as planned, and means by it what the graph means."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from evaluators.agreement import OutputAgreement
+from quant.engine.agreeing import agreement
+from quant.engine.fallback import UNKNOWN, judge
+from quant.schemes import study_of
+from quant.validation.check import CHECKS, OfCandidate
+from quant.validation.findings import Checked, Finding, judged, skipped
+from quant.validation.subject import Subject, loads
+
+_BARE = "a single artifact comes without a plan"
+
+
+@CHECKS.add
+class Reload(OfCandidate):
+    """A fresh process loads the artifact and answers."""
+
+    kind: ClassVar[str] = "reload"
+    title: ClassVar[str] = "a fresh process loads it and answers"
+    order: ClassVar[int] = 58
+
+    def look(self, subject: Subject) -> Checked:
+        """Start one."""
+        file = subject.path_of(subject.seen.artifact.main)
+        if why := loads(subject):
+            return judged([Finding(kind="file", where=file, file=file, what=why)], "")
+        return Checked(status="ok", said=f"loaded in {subject.fresh.served.load_s:.2f} s")
+
+
+@CHECKS.add
+class AuditAgain(OfCandidate):
+    """The engine runs every planned layer in its format."""
+
+    kind: ClassVar[str] = "audit"
+    title: ClassVar[str] = "the engine runs every layer as planned"
+    order: ClassVar[int] = 70
+
+    def look(self, subject: Subject) -> Checked:
+        """Audit the artifact again, against the plan that was made anew."""
+        made = subject.seen
+        if made.plan is None:
+            return skipped(_BARE)
+        audit = subject.audit
+        if audit.unaudited:
+            return skipped(audit.unaudited)
+        bound = subject.workshop.bound
+        engine = bound.targets[subject.target]
+        emulated = (study_of(bound.schemes[subject.scheme]) or engine.emulates(made.plan.base)) is not None and not engine.ahead_of_time
+        said, fails = judge(audit, made.plan, emulated=emulated, allowed=engine.options.allow_fallback)
+        rows = [row for row in audit.disagreements if row.layer in made.plan.quantized and row.runs != UNKNOWN] if fails else []
+        file = subject.path_of(made.artifact.main)
+        found = [Finding(kind="layer", where=r.layer, tensor=r.kernel, file=file, what=f"is planned in {r.planned}, runs in {r.runs}") for r in rows]
+        return judged(found, said or f"{len(made.plan.quantized)} layers in {made.plan.base}" + (" (emulated)" if emulated else ""))
+
+
+@CHECKS.add
+class AgreementAgain(OfCandidate):
+    """The engine gives what plain ONNX arithmetic gives for the graph that plan, table and FP32 model make."""
+
+    kind: ClassVar[str] = "agreement"
+    title: ClassVar[str] = "the engine means what the graph means"
+    order: ClassVar[int] = 90
+
+    def look(self, subject: Subject) -> Checked:
+        """Compare its outputs."""
+        if subject.expected is None:
+            return skipped(_BARE)
+        found = agreement(subject.workshop, subject.seen)
+        if found is None:
+            return skipped("nothing is compared: the recipe asks for no samples, or the engine runs elsewhere")
+        if found.agrees is None:
+            return skipped(found.reason)
+        off = [one for one in found.outputs if not one.agrees]
+        layer = found.parting.layer if found.parting is not None else ""
+        told = [Finding(kind="layer" if layer else "tensor", where=layer or one.output, tensor=one.output, what=_deviation(one)) for one in off]
+        return judged(told, f"{len(found.outputs)} outputs on {found.samples} samples")
+
+
+def _deviation(one: OutputAgreement) -> str:
+    if one.not_finite:
+        return f"output {one.output!r} has {one.not_finite} values that are not finite, where the graph that was made anew has numbers"
+    if one.deviation_db is None:
+        return f"output {one.output!r} is not what the graph that was made anew gives"
+    noise = "" if one.noise_db is None else f", rounding alone explains {one.noise_db:.1f} dB"
+    return f"output {one.output!r} is {one.deviation_db:.1f} dB from what the graph that was made anew gives{noise}"
