@@ -232,18 +232,6 @@ class PlanSpec(Section):
     time_limit: float = Field(900.0, gt=0, description="seconds after which no further plan is measured")
 
 
-class LimitsSpec(Section):
-    """What `quant validate` holds an artifact to, on the machine that it runs on; what is not given is not held."""
-
-    first_inference_s: float | None = Field(None, gt=0, description="largest time of loading and the first inference, in a fresh process")
-    memory_mib: float | None = Field(None, gt=0, description="most memory that a process which serves it holds, under load, interpreter and libraries included")
-    p99_ms: float | None = Field(None, gt=0, description="largest 99th percentile of the time of a request, measured as `latency` says")
-    throughput_per_s: float | None = Field(None, gt=0, description="least number of samples a second, one request after the other")
-    size_mib: float | None = Field(None, gt=0, description="largest size of the artifact's files")
-    load_s: float = Field(3.0, gt=0, le=86_400, description="seconds of sustained load")
-    load_threads: int = Field(4, ge=1, le=256, description="threads that ask at once under load")
-
-
 class AutoSchemes(Section):
     """Schemes that are tried one after the other on each target, the cheapest first, until one is all that is wanted."""
 
@@ -288,7 +276,6 @@ class Recipe(Section):
     ] = Field((GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all")
     plan: PlanSpec | None = Field(None, description="also look for a plan that mixes the formats of the schemes; needs search samples")
     latency: LatencySpec = LatencySpec()
-    limits: LimitsSpec = LimitsSpec()
     limits: LimitsSpec = LimitsSpec()
 
     @property
