@@ -70,7 +70,7 @@ def layers_in_log(log: str) -> tuple[EngineLayer, ...]:
 
 def _lines(log: str) -> Iterator[EngineLayer]:
     inside = False
-    for line in log.splitlines():
+    for line in log.split("\n"):  # names may hold what else Python takes for the end of a line
         if line.endswith(_START):
             inside = True
         elif line.startswith(_END):

@@ -26,6 +26,13 @@ def test_layers_are_read_from_the_list_within_the_log_and_from_nowhere_else():
     assert layers_in_log(LOG) == LAYERS
 
 
+@pytest.mark.parametrize("name", ["a b/<c>", "a, LayerType: x", "]", "a\u2028b", "a\x85b", "a\x0cb", "a\x1cb"])
+def test_names_of_nodes_and_tensors_may_hold_anything_but_a_new_line(name):
+    found = layers_in_log(LOG.replace("ONNX Layer: conv]", f"ONNX Layer: {name}]").replace("Name: b,", f"Name: {name},"))
+    assert found[0].nodes == (name, "blocks[0].bn")
+    assert [(layer.kind, layer.inputs, layer.outputs) for layer in found] == [(layer.kind, layer.inputs, layer.outputs) for layer in LAYERS]
+
+
 def test_a_log_without_a_list_has_no_layers():
     assert layers_in_log("INFO nothing here\n") == ()
 
