@@ -7,10 +7,9 @@ import sys
 import traceback
 
 from rich.console import Console
-from rich.markup import escape
 
 from quant.cli import runs, validation, recipes, models, ladder, offers  # isort: skip - the order in which `quant --help` lists the commands
-from quant.cli.shared import EXIT, app, interrupted
+from quant.cli.shared import EXIT, app, interrupted, plain
 from quant.errors import QuantError
 
 __all__ = ["EXIT", "app", "ladder", "main", "models", "offers", "recipes", "runs", "validation"]
@@ -27,7 +26,7 @@ def main() -> None:
     try:
         app()
     except QuantError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
+        Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {plain(error)}", highlight=False)
         sys.exit(_INPUT_IS_WRONG)
     except KeyboardInterrupt:  # before typer has found the command
         interrupted()

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from quant.cli.shared import EXIT, Json, app, out
+from quant.cli.shared import EXIT, Json, app, out, plain
 
 
 @app.command()
@@ -23,16 +22,16 @@ def inspect(model: Annotated[Path, typer.Argument(help="An ONNX file.")], as_jso
     if as_json:
         sys.stdout.write(found.to_json())
         return
-    out.print(f"[bold]{escape(found.path)}[/bold]: opset {found.opset}, {found.parameters:,} weights, {len(found.layers)} layers")
+    out.print(f"[bold]{plain(found.path)}[/bold]: opset {found.opset}, {found.parameters:,} weights, {len(found.layers)} layers")
     for title, lines in (("inputs", found.inputs), ("outputs", found.outputs)):
         out.print(f"{title}:")
         for line in lines:
-            out.print(f"  {escape(line)}")
-    out.print("operators: " + escape(", ".join(f"{op} {count}" for op, count in found.operators.items())))
+            out.print(f"  {plain(line)}")
+    out.print("operators: " + plain(", ".join(f"{op} {count}" for op, count in found.operators.items())))
     table = Table("layer", "op", "weight", "channels along", "weights")
     for layer in found.layers:
         shape = "two activations" if layer.weight is None else "x".join(map(str, layer.weight))
-        table.add_row(escape(layer.name), layer.op, shape, "-" if layer.channel_axis is None else f"axis {layer.channel_axis}", f"{layer.parameters:,}")
+        table.add_row(plain(layer.name), plain(layer.op), shape, "-" if layer.channel_axis is None else f"axis {layer.channel_axis}", f"{layer.parameters:,}")
     out.print(table)
 
 
@@ -81,15 +80,15 @@ def audit(
     for column in table.columns:
         column.overflow = "fold"
     for row in found.audit.rows:
-        table.add_row(escape(row.layer), row.planned, row.runs, escape(row.kernel), "yes" if row.agrees else "NO")
+        table.add_row(plain(row.layer), row.planned, row.runs, plain(row.kernel), "yes" if row.agrees else "NO")
     out.print(table)
     if found.emulated is not None and found.audit.disagreements:
-        out.print(f"note: {escape(found.emulated)}; it does not count", highlight=False)
+        out.print(f"note: {plain(found.emulated)}; it does not count", highlight=False)
     count, wrong = len(found.audit.rows), ", ".join(row.layer for row in found.wrong)
     said = (
         f"{len(found.wrong)} of {count} layers do not run as planned: {wrong}"
         if wrong
         else f"{count - len(found.audit.disagreements)} of {count} layers run as planned"
     )
-    out.print(escape(said), highlight=False)
+    out.print(plain(said), highlight=False)
     raise typer.Exit(EXIT["fail" if found.wrong else "pass"])

@@ -7,18 +7,17 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from quant.cli.shared import Json, app, out
+from quant.cli.shared import Json, app, out, plain
 from quant.errors import QuantError
 
 
 @app.command("list")
 def list_command(
-    noun: Annotated[str | None, typer.Argument(help="scheme, target, calibrator, metric or processor; all when not given.")] = None, as_json: Json = False
+    noun: Annotated[str | None, typer.Argument(help="What to list, as in `quant list target`; everything when not given.")] = None, as_json: Json = False
 ) -> None:
-    """List what recipes can name: schemes, targets, calibrators, metrics, processors."""
+    """List what recipes can name: schemes, targets, calibrators, metrics and all other plug-ins."""
     from quant.core.registry import did_you_mean  # noqa: PLC0415
     from quant.engine.bind import REGISTRIES  # noqa: PLC0415
 
@@ -33,7 +32,7 @@ def list_command(
         for kind in registry:
             plugin = registry.get(kind)
             options = ", ".join(plugin.Options.model_fields)
-            table.add_row(kind, escape((plugin.__doc__ or "").strip().splitlines()[0]), escape(options))
+            table.add_row(kind, plain((plugin.__doc__ or "").strip().splitlines()[0]), plain(options))
         out.print(table)
 
 
@@ -56,8 +55,8 @@ def doctor(as_json: Json = False) -> None:
         return
     table = Table("what", "found")
     for kind, text in engines.items():
-        table.add_row(f"target {kind}", escape(text))
+        table.add_row(f"target {kind}", plain(text))
     for name, text in machine.items():
-        table.add_row(name, escape(text))
-    table.add_row("cache", escape(str(found["cache"])))
+        table.add_row(name, plain(text))
+    table.add_row("cache", plain(found["cache"]))
     out.print(table)

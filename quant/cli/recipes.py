@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from quant.cli.shared import Overrides, Recipe, app, out
+from quant.cli.shared import Overrides, Recipe, app, out, plain
 from quant.errors import QuantError, RunError
 
 recipes_app = typer.Typer(help="Recipes that ship with the toolkit.", invoke_without_command=True)
@@ -53,7 +52,7 @@ def recipes(context: typer.Context) -> None:
 
     table = Table("recipe", "what it does")
     for name, path in shipped().items():
-        table.add_row(name, escape(load_recipe(path).recipe.description))
+        table.add_row(name, plain(load_recipe(path).recipe.description))
     out.print(table)
 
 
@@ -76,4 +75,4 @@ def recipes_copy(
     if not schema.exists():
         write_text(schema, (known[name].parent / SCHEMA_FILE).read_text(encoding="utf-8"))
     write_bytes(place, known[name].read_bytes())
-    out.print(f"copied to {escape(str(place))}, with {SCHEMA_FILE} for your editor")
+    out.print(f"copied to {plain(place)}, with {SCHEMA_FILE} for your editor")

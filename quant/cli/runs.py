@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 
-from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, out
+from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, out, plain
 from quant.errors import RunError
 
 
@@ -34,14 +33,14 @@ def run_command(
         sys.stdout.write(done.report.to_json())
     else:
         for note in (*done.report.model.notes, *done.report.data.notes):
-            out.print(f"[yellow]note:[/yellow] {escape(note)}")
-        out.print(f"[bold]{escape(done.report.sentence)}[/bold]")
+            out.print(f"[yellow]note:[/yellow] {plain(note)}")
+        out.print(f"[bold]{plain(done.report.sentence)}[/bold]")
         Console().print(candidates_table(done.report))
         for choice in choice_sentences(done.report):
-            out.print(escape(choice), highlight=False)
+            out.print(plain(choice), highlight=False)
         for note in candidate_notes(done.report):
-            out.print(f"[dim]{escape(note)}[/dim]", highlight=False)
-        out.print(f"report: {escape(str(folder / 'report.html'))}")
+            out.print(f"[dim]{plain(note)}[/dim]", highlight=False)
+        out.print(f"report: {plain(folder / 'report.html')}")
     raise typer.Exit(EXIT[done.report.verdict])
 
 
@@ -61,7 +60,7 @@ def calibrate(
         raise RunError("holds something else than a calibration table", where=str(output), hint="give an empty or a new folder with --output")
     with whole_folder(output) as part:
         table.save(part)
-    out.print(f"{len(table.statistics)} tensors over {table.samples} samples: {escape(str(output / 'table.json'))}")
+    out.print(f"{len(table.statistics)} tensors over {table.samples} samples: {plain(output / 'table.json')}")
 
 
 @app.command()
@@ -74,7 +73,7 @@ def evaluate(recipe: Recipe, overrides: Overrides = None, trust_code: Trust = Fa
         sys.stdout.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
         return
     for name, value in values.items():
-        out.print(f"{escape(name)}: {value:.6g}")
+        out.print(f"{plain(name)}: {value:.6g}")
 
 
 @app.command()

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 import typer.core
 from rich.console import Console
+from rich.markup import escape
 
 EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 _INTERRUPTED = 130
@@ -23,6 +24,13 @@ class _Group(typer.core.TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             interrupted()
+
+
+def plain(text: object) -> str:
+    """Text from a recipe, a file or an error as the console prints it: no markup, and nothing that a terminal acts on."""
+    from quant.report.words import visible  # noqa: PLC0415 - `quant --help` stays quick
+
+    return escape(visible(str(text)))
 
 
 def interrupted() -> NoReturn:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import jsonschema
 import numpy as np
+import onnx
 import pytest
 import yaml
 
@@ -163,6 +164,20 @@ def test_inspect_shows_inputs_outputs_and_layers(cli, project):
     assert [layer["name"] for layer in found["layers"]] == ["dense/first", "dense/second"]
     assert found["parameters"] == 64 * 48 + 48 + 48 * 10 + 10
     assert found["operators"] == {"Gemm": 2, "Relu": 1}
+
+
+def test_names_in_a_model_do_not_act_on_the_terminal(cli, project):
+    model = onnx.load(project.folder / "digits.onnx")
+    model.graph.node[0].name = "[bold]evil\x1b[31m\u202e"
+    onnx.save(model, project.folder / "evil\x1b[32m.onnx")
+    shown = cli("inspect", project.folder / "evil\x1b[32m.onnx").out
+    assert r"[bold]evil\x1b[31m\u202e" in shown
+    assert "\x1b" not in shown
+    model.graph.node[0].input[0] = "nowhere\x1b[31m"
+    onnx.save(model, project.folder / "evil\x1b[32m.onnx")
+    told = cli("inspect", project.folder / "evil\x1b[32m.onnx").err
+    assert r"evil\x1b[32m.onnx: " in told
+    assert "\x1b" not in told
 
 
 @pytest.mark.parametrize(("name", "message"), [("nowhere.onnx", "no such model file"), ("recipe.yaml", "not an ONNX model"), (".", "is a folder")])
