@@ -40,7 +40,8 @@ class Int4Form:
         sizes: Block sizes that it has kernels for, the one to take first in front.
         pads: Whether the last block of a row may be short.
         asymmetric: Whether it knows zero points.
-        accuracy_level: What ONNX Runtime multiplies in: 1 for FP32, 4 for INT8 with a scale to each block of the activations; 0 leaves it to it.
+        accuracy_level: What ONNX Runtime multiplies in: 1 for FP32, 4 for INT8 with a scale to each block of the activations; 0 leaves it to it;
+            None: 4, or 1 for a layer whose outputs INT8 harms more than the 4 bits of its weights do (`quant.stages.levels`).
         least_blocks: Fewest blocks to a row that its kernels take.
     """
 
@@ -49,7 +50,7 @@ class Int4Form:
     sizes: tuple[int, ...]
     pads: bool
     asymmetric: bool
-    accuracy_level: int = 0
+    accuracy_level: int | None = 0
     least_blocks: int = 1
 
 

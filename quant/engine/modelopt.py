@@ -26,10 +26,14 @@ from quant.graph.importing.bring import import_module
 from quant.graph.importing.modelopt import Quantized, read_quantizers, without_quantizers
 from quant.graph.layers import find_layers
 from quant.graph.model import MODEL_FILE, model_digest, read_model, signature
+from quant.graph.planning import with_more_reasons
+from quant.graph.runtime import Runtime
+from quant.stages.agree import feeds_of
 from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
 from quant.stages.carry import Carried, carried
 from quant.stages.first_run import ARTIFACT_FILE
+from quant.stages.levels import MOST_SAMPLES, settle_levels
 from quant.stages.measure import requests
 from quant.stages.running import Feeding
 from quant.targets import TARGETS, Shapes, TakesSamples, TakesShapes, Target
@@ -96,8 +100,7 @@ class FromModelOpt:
         """Statistics of every tensor whose range a target of that dialect wants, from the examples."""
         model = read_model(self.path)
         needs = self.scheme.needs(model, self.plan(dialect), dialect)
-        feeding = Feeding(signature(model), len(self.inputs), batch_axes=self.batch_axes)
-        return calibrate(self.path, self.inputs, sorted(needs.ranges), feeding, magnitudes=dialect.body != "fp32", digest=model_digest(self.path))
+        return calibrate(self.path, self.inputs, sorted(needs.ranges), self._feeding, magnitudes=dialect.body != "fp32", digest=model_digest(self.path))
 
     def apply(self, dialect: Dialect) -> tuple[ir.Model, PrecisionPlan]:
         """The quantized graph in a dialect, and the plan as it was carried out.
@@ -111,6 +114,9 @@ class FromModelOpt:
         given = self.scheme.ranges(read_model(self.path), plan, dialect)
         calibrator = CALIBRATORS.make("minmax")  # as ModelOpt's own, for the few tensors that it has no scale for
         model, done, _ = apply(self.path, self.scheme, plan=plan, table=self.table(dialect), calibrator=calibrator, dialect=dialect, given=given)
+        if dialect.int4 is not None and dialect.int4.accuracy_level is None:
+            run = Runtime(self.path).run
+            done = with_more_reasons(done, settle_levels(model, feeds_of(self.inputs, self._feeding, run, most=MOST_SAMPLES), run))
         return model, done
 
     def export(self, target: str | Target, folder: Path | str) -> Artifact:
@@ -130,9 +136,13 @@ class FromModelOpt:
             plan.save(part / "plan.json")
         return artifact
 
+    @property
+    def _feeding(self) -> Feeding:
+        return Feeding(signature(read_model(self.path)), len(self.inputs), batch_axes=self.batch_axes)
+
     def _wanted(self, engine: Target) -> dict[str, Any]:
         """What the export to `engine` asks for besides the graph: shapes, samples."""
-        feeding = Feeding(signature(read_model(self.path)), len(self.inputs), batch_axes=self.batch_axes)
+        feeding = self._feeding
         wanted: dict[str, Any] = {}
         if engine.ahead_of_time or isinstance(engine, (TakesSamples, TakesShapes)):
             wanted["shapes"] = {name: Shapes(*map(tuple, found)) for name, found in input_shapes([self.inputs], feeding, usual_batch=1).items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import onnx_ir as ir
 
@@ -33,6 +33,12 @@ def choose_layers(
         return LayerChoice(layer=layer.name, op=layer.op, format="fp32" if reason else base, reason=reason or f"{scheme} by default")
 
     return PrecisionPlan(scheme=scheme, base=base, layers=tuple(map(choose, layers)))
+
+
+def with_more_reasons(plan: PrecisionPlan, said: Mapping[str, str]) -> PrecisionPlan:
+    """`plan`, with what was `said` of a layer behind the reason for its format."""
+    choices = tuple(c.model_copy(update={"reason": f"{c.reason}; {said[c.layer]}"}) if said.get(c.layer) else c for c in plan.layers)
+    return plan.model_copy(update={"layers": choices})
 
 
 def planned(model: ir.Model, plan: PrecisionPlan) -> tuple[Layer, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from quant.graph.blocks.microsoft import BLOCK_PRODUCT, multiply_in_float, rounding_products
 from quant.graph.model import add_initializer, all_graphs, attribute, constant, drop_unused_weights, read_model, write_model
 from quant.graph.names import Names
 from quant.graph.runtime import Runtime
@@ -58,6 +59,7 @@ def without_rounding(path: Path, *, weights: bool = False) -> Runtime:
 def take_rounding_away(model: ir.Model) -> None:
     """Rewrite `model` in place: Q/DQ of activations become limits, integer products of activations float ones, FP16 and BF16 become FP32."""
     names = Names(model.graph)
+    multiply_in_float(rounding_products(model))
     _widen_inputs(model.graph, names)
     for graph in list(all_graphs(model.graph)):
         _widen(graph)
@@ -76,6 +78,9 @@ def move_weights(model: ir.Model, random: np.random.Generator) -> None:
     """Move every weight that is stored in codes to a random place that rounds to its code, in place: by up to half a step to either side."""
     names = Names(model.graph)
     for node in list(model.graph):
+        if node.op_type == BLOCK_PRODUCT:
+            _move_within(model.graph, node, random, names)
+            continue
         codes = constant(node.inputs[0]) if node.op_type in {"DequantizeLinear", "Cast"} else None
         value = node.inputs[0] if node.inputs else None
         if codes is None or value is None or value.dtype not in _ENDS or value.dtype in _WIDE_CODES:
@@ -89,6 +94,25 @@ def move_weights(model: ir.Model, random: np.random.Generator) -> None:
         for reader, position in readers:
             reader.replace_input_with(position, added.outputs[0])
         model.graph.insert_after(node, added)
+
+
+def _move_within(graph: ir.Graph, product: ir.Node, random: np.random.Generator, names: Names) -> None:
+    """Move the weight that `product` holds in codes: by another product with the difference, which is added."""
+    scale, source = constant(product.inputs[2]), product.inputs[0]
+    if scale is None or source is None:
+        return
+    outs, columns, size = (attribute(product, name, 0) for name in ("N", "K", "block_size"))
+    steps = np.repeat(scale.astype(np.float64).reshape(outs, -1), size, axis=1)[:, :columns]
+    moved = add_initializer(graph, names.new(f"{product.name}_moved"), (random.uniform(-0.5, 0.5, steps.shape) * steps).astype(np.float32).T)
+    by = ir.node("MatMul", [source, moved], name=names.new(f"{product.name}_by"))
+    added = ir.node("Add", [product.outputs[0], by.outputs[0]], name=names.new(f"{product.name}_somewhere"))
+    by.outputs[0].name, by.outputs[0].dtype = str(by.name), _FLOAT
+    before, after = product.outputs[0], added.outputs[0]
+    after.dtype, after.shape = _FLOAT, before.shape
+    ir.convenience.replace_all_uses_with(before, after, replace_graph_outputs=True)
+    added.replace_input_with(0, before)
+    after.name, before.name = before.name, names.new(f"{before.name}_of_codes")
+    graph.insert_after(product, [by, added])
 
 
 def _steps(node: ir.Node, codes: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

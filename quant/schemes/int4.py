@@ -15,7 +15,7 @@ from quant.graph.blocks.matrices import int4_obstacle, matrix_shape
 from quant.graph.blocks.ties import keep_ties
 from quant.graph.blocks.write import write_blocks
 from quant.graph.layers import TABLE_OP, Layer
-from quant.graph.planning import choose_layers, planned
+from quant.graph.planning import choose_layers, planned, with_more_reasons
 from quant.schemes import SCHEMES, Evidence, Needs, SchemeOptions
 
 
@@ -79,5 +79,4 @@ class Int4:
         how = BlockOptions(asked.method, asked.block_size, asked.symmetric, asked.search, asked.damping, asked.by_activity)
         weights, said = choose_blocks(model, planned(model, plan), evidence.moments, form, how, body=dialect.body)
         write_blocks(model, weights, form)
-        choices = tuple(c.model_copy(update={"reason": f"{c.reason}; {said[c.layer]}"}) if c.layer in said else c for c in plan.layers)
-        return plan.model_copy(update={"layers": choices})
+        return with_more_reasons(plan, said)

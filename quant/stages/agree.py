@@ -14,7 +14,7 @@ from quant.core.parallel import ordered_map
 from quant.data.batches import batches, safe_batch_size
 from quant.data.first import FirstSamples
 from quant.data.samples import Sample, Samples
-from quant.graph.runtime import Runtime
+from quant.graph.plain import plain
 from quant.graph.unrounded import without_rounding
 from quant.stages.part import find_parting
 from quant.stages.running import Array, Feeding, Outputs, Run, inputs_from_data, steps
@@ -79,7 +79,7 @@ class Meaning:
         Raises:
             ModelError: ONNX Runtime cannot run the graph as it is written.
         """
-        reference = outputs_of(Runtime(graph, optimize=False).run, feeds)
+        reference = outputs_of(plain(graph).run, feeds)
         if exact is None:
             exact = outputs_of(without_rounding(graph, weights=True).run, feeds[: len(reference)])
         kept = min(len(reference), len(exact))

@@ -95,7 +95,7 @@ class OnnxRuntime:
             sizes=_BLOCK_SIZES,
             pads=own,
             asymmetric=True,
-            accuracy_level=options.accuracy_level,
+            accuracy_level=None if options.accuracy_level == "auto" else options.accuracy_level,
         )
         self.dialect = replace(_ON_CUDA if options.provider == "cuda" else _ON_CPU, int4=form)
 

@@ -6,6 +6,7 @@ Every row of a product's weight is filled up to whole blocks.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,14 @@ import onnx_ir as ir
 from quant.core.formats import INT4
 from quant.core.rounding.blocks import Rounded
 from quant.graph.layers import FLOAT32, Layer
-from quant.graph.model import add_initializer
+from quant.graph.model import add_initializer, attribute
 from quant.graph.names import Names
 
 DOMAIN = "com.microsoft"
+BLOCK_PRODUCT = "MatMulNBits"
+IN_FLOAT, IN_INT8 = 1, 4
+"""Accuracy levels of `MatMulNBits`: it multiplies in FP32, or rounds each row that it reads to INT8 in blocks of their own scale."""
+_LEVEL = "accuracy_level"
 _BITS = 4
 _MIDDLE = 8
 
@@ -34,8 +39,19 @@ def mat_mul_n_bits(graph: ir.Graph, layer: Layer, rounded: Rounded, size: int, n
     inputs = _inputs(graph, layer, {"quantized": halves(filled).reshape(outs, blocks, size // 2), "scale": rounded.params.scale}, names)
     if (zeros != _MIDDLE).any():
         inputs += _inputs(graph, layer, {"zero_point": halves(zeros)}, names)
-    told = {"K": columns, "N": outs, "bits": _BITS, "block_size": size, "accuracy_level": accuracy_level}
-    return _node("MatMulNBits", [layer.node.inputs[0], *inputs], names.new(f"{layer.name}_product"), told)
+    told = {"K": columns, "N": outs, "bits": _BITS, "block_size": size, _LEVEL: accuracy_level}
+    return _node(BLOCK_PRODUCT, [layer.node.inputs[0], *inputs], names.new(f"{layer.name}_product"), told)
+
+
+def rounding_products(model: ir.Model) -> list[ir.Node]:
+    """The products that may round their activations to INT8, in graph order."""
+    return [node for node in model.graph if node.op_type == BLOCK_PRODUCT and attribute(node, _LEVEL, 0) == IN_INT8]
+
+
+def multiply_in_float(products: Iterable[ir.Node]) -> None:
+    """Let each of `products` leave its activations unrounded, in place."""
+    for node in products:
+        node.attributes[_LEVEL] = ir.AttrInt64(_LEVEL, IN_FLOAT)
 
 
 def gather_block_quantized(graph: ir.Graph, layer: Layer, rounded: Rounded, size: int, names: Names) -> ir.Node:

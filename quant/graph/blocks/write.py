@@ -13,7 +13,7 @@ import onnx_ir as ir
 from quant.core.dialect import Int4Form
 from quant.core.formats import Params
 from quant.core.rounding.blocks import Rounded
-from quant.graph.blocks.microsoft import gather_block_quantized, mat_mul_n_bits
+from quant.graph.blocks.microsoft import IN_INT8, gather_block_quantized, mat_mul_n_bits
 from quant.graph.layers import FLOAT32, TABLE_OP, Layer
 from quant.graph.model import add_initializer, attribute, constant, drop_unused_weights
 from quant.graph.names import Names
@@ -50,7 +50,8 @@ def write_blocks(model: ir.Model, weights: Mapping[str, BlockWeight], form: Int4
         if layer.op == TABLE_OP:
             nodes = _TABLES[form.tables or "dequantize"](graph, weight, names)
         elif form.products == "matmulnbits":
-            nodes = [mat_mul_n_bits(graph, layer, weight.rounded, weight.size, names, accuracy_level=form.accuracy_level)]
+            level = IN_INT8 if form.accuracy_level is None else form.accuracy_level
+            nodes = [mat_mul_n_bits(graph, layer, weight.rounded, weight.size, names, accuracy_level=level)]
         else:
             nodes = _product(graph, weight, names)
         _share(nodes, made.setdefault((id(weight.rounded), layer.op), nodes), layer)

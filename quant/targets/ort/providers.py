@@ -38,8 +38,9 @@ class ProviderOptions(TargetOptions):
     int4: Literal["matmulnbits", "dequantize"] = "matmulnbits"
     """Form of products with weights of 4 bits: its own operator, or standard DequantizeLinear in blocks, which it turns into that one
     when it loads the model, then with INT8 activations. Tables are read in 4 bits by an operator of its own alone."""
-    accuracy_level: Literal[1, 4] = 4
-    """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32."""
+    accuracy_level: Literal["auto", 1, 4] = "auto"
+    """What `MatMulNBits` multiplies in on a CPU: 4 for INT8 (activations rounded while running, with a scale to each block), 1 for FP32;
+    `auto`: 4, or 1 for a layer whose calibration data says that a few large activations would cost more than the 4 bits of its weights."""
     device_id: int | None = Field(None, ge=0)
     """Number of the GPU; the first when not given."""
     cuda_graph: bool = False
