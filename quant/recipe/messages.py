@@ -116,7 +116,10 @@ def _problem(base: Location, tidy: Location, details: Sequence[ErrorDetails], ma
     if "a number" in expected and "a whole number" in expected:
         expected.remove("a whole number")
     if not expected:
-        return _Problem(mark, f"{name}: {_message(first)}, got {shown(first['input'])}", "")
+        whole = first["type"] in {"value_error", "assertion_error"} and isinstance(first["input"], Mapping | list | tuple)
+        return _Problem(
+            mark, f"{name}: {_message(first)}" + ("" if whole else f", got {shown(first['input'])}"), ""
+        )  # a check of our own says what is wrong in it
     return _Problem(mark, f"{name}: expected {_either(expected)}, got {shown(first['input'])}", _value_hint(first, expected))
 
 

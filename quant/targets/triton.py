@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import onnx_ir as ir
 from pydantic import Field, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from quant.core.dialect import Dialect
 from quant.core.digest import digest_of_file
@@ -65,8 +66,8 @@ class Triton:
             try:
                 TARGETS.get(kind).Options.model_validate(options)
             except ValidationError as error:
-                said = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-                raise ValueError(f"options of engine {kind!r}: {said}") from error
+                known = list(TARGETS.get(kind).Options.model_fields)
+                raise ValueError(f"options of engine {kind!r}: " + "; ".join(_said(each, known) for each in error.errors())) from error
             return dict(found)
 
     reference_samples: int  # only where the engine within or warm-up wants samples
@@ -192,6 +193,14 @@ class Triton:
         if not tops and isinstance(options, EngineOptions):
             tops = [found.largest[0] for found in shapes.values() if found.largest]
         return min(tops, default=None)
+
+
+def _said(found: ErrorDetails, known: Sequence[str]) -> str:
+    """What is wrong with an option of the engine within."""
+    place = ".".join(map(str, found["loc"]))
+    if found["type"] == "extra_forbidden":
+        return f"unknown key {place!r}" + (f" ({hint})" if (hint := did_you_mean(place, known)) else "")
+    return f"{place}: {found['msg']}"
 
 
 def _opened(backend: Backend, inner: Artifact, files: Path) -> str:

@@ -22,7 +22,8 @@ class Profile(BaseModel):
     @model_validator(mode="after")
     def _ordered(self) -> Profile:
         if not len(self.min) == len(self.opt) == len(self.max) or not all(0 < a <= b <= c for a, b, c in zip(self.min, self.opt, self.max, strict=True)):
-            raise ValueError("min, opt and max must have the same number of dimensions, with 0 < min <= opt <= max in each")
+            shown = f"min {list(self.min)}, opt {list(self.opt)}, max {list(self.max)}"
+            raise ValueError(f"{shown}: they must have the same number of dimensions, with 0 < min <= opt <= max in each")
         return self
 
 

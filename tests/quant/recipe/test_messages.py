@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from quant.errors import RecipeError
 from quant.recipe.load import load_recipe
@@ -95,6 +95,17 @@ class Inner(BaseModel):
     inner: int
 
 
+class Pair(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _ordered(self):
+        if self.low > self.high:
+            raise ValueError(f"{self.low} is more than {self.high}")
+        return self
+
+
 class Wide(BaseModel):
     model_config = ConfigDict(extra="forbid")
     either: Annotated[Literal["auto"] | Inner, Field(union_mode="left_to_right")] = "auto"
@@ -105,6 +116,7 @@ class Wide(BaseModel):
     even: int = 0
     pattern: str = Field("x", pattern="^x$")
     day: Literal[1, 2] = 1
+    pair: Pair | None = None
 
     @field_validator("even")
     @classmethod
@@ -125,6 +137,7 @@ class Wide(BaseModel):
         ("{many: [1, 2, 3]}", "f:1: s.many: expected at most 2 in the list, got a list"),
         ("{step: 3}", "f:1: s.step: expected a multiple of 4, got 3"),
         ("{even: 3}", "f:1: s.even: 3 is odd, got 3"),
+        ("{pair: {low: 3, high: 2}}", "f:1: s.pair: 3 is more than 2"),
         ("{pattern: y}", "f:1: s.pattern: expected text that matches ^x$, got 'y'"),
         ("{day: 5}", "f:1: s.day: expected 1 or 2, got 5"),
     ],

@@ -253,7 +253,8 @@ def test_what_the_model_or_its_backend_cannot_do_is_refused(case, tmp_path):
 
 WRONG = {
     "name the target whose artifact is served": {"engine": {}},
-    "options of engine 'onnxruntime': speed: Extra inputs are not permitted": {"engine": {"kind": "onnxruntime", "speed": 3}},
+    r"options of engine 'onnxruntime': unknown key 'providr' \(did you mean 'provider'\?\)": {"engine": {"kind": "onnxruntime", "providr": 3}},
+    "options of engine 'onnxruntime': device_id: Input should be": {"engine": {"kind": "onnxruntime", "device_id": "x"}},
     "a preferred batch size of 8 is more than max_batch_size, 4": {"max_batch_size": 4, "dynamic_batching": {"preferred_batch_sizes": [8]}},
     "model_name": {"model_name": "a/b"},
     "version": {"version": 0},
