@@ -105,7 +105,7 @@ def test_a_graph_without_a_plain_meaning_here_is_said_to_have_none(project, monk
                 raise quant.graph.runtime.ModelError("this graph needs another machine")
             self.run = Runtime(path, optimize=optimize).run
 
-    monkeypatch.setattr("quant.stages.agree.Runtime", Refuses)
+    monkeypatch.setattr("quant.graph.plain.Runtime", Refuses)
     found = run(project)
     (candidate,) = found.report.candidates
     assert (candidate.verdict, candidate.agreement.agrees) == ("pass", None)
