@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import audit_sentences, finding
 from quant.report.document import Candidate, Report
+from quant.report.mixing import MixingRow, mixing_sentence, step_rows
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
 from quant.report.speed import choice_sentences, fastest_sentence
@@ -30,6 +31,7 @@ def markdown(report: Report) -> str:
         escaped(report.description),
         *_baseline(report),
         *_candidates(report),
+        *(part for row in report.timings.mixing for part in _mixing(row)),
         *(part for candidate in report.candidates for part in _details(candidate)),
         *_calibration(report),
         *_latency(report),
@@ -44,6 +46,18 @@ def markdown(report: Report) -> str:
         f"Started {escaped(report.timings.started)}, took {seconds(report.timings.seconds)}.",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _mixing(row: MixingRow) -> list[str]:
+    head = ("tried", "quantized", "predicted error", "measured error", f"cost, {row.unit}", "passes", "what it goes by")
+    left = [(out.layer, " ".join(out.why)) for out in row.left_out[:_MOST_LAYERS]]
+    return [
+        f"## Mixed precision on {escaped(row.target)}",
+        escaped(mixing_sentence(row)),
+        *map(escaped, row.notes),
+        _table(head, step_rows(row.steps)) if row.steps else "",
+        _table(("layer in more bits", "why"), left) if left else "",
+    ]
 
 
 def escaped(text: str) -> str:

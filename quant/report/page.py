@@ -14,6 +14,8 @@ from quant.report import words
 from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import Finding, audit_sentences, finding
 from quant.report.document import Candidate, RangeRow, Report
+from quant.report.front import draw_front
+from quant.report.mixing import mixing_sentence, most_sensitive, spread, step_rows
 from quant.report.picture import draw
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
@@ -57,6 +59,7 @@ def _environment() -> Environment:
     made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, title=title, units=_units)
     made.globals.update(agreement_sentences=agreement_sentences, output_rows=output_rows, transform_rows=transform_rows)
     made.globals.update(training_sentence=training_sentence, epoch_head=epoch_head, epoch_rows=epoch_rows)
+    made.globals.update(draw_front=draw_front, mixing_sentence=mixing_sentence, step_rows=step_rows, most_sensitive=most_sensitive, spread=spread)
     made.globals.update(audit_sentences=audit_sentences, finding=finding, signs=_FINDINGS)
     return made
 

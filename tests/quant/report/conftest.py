@@ -16,6 +16,7 @@ from quant.report.document import (
     Report,
     Timings,
 )
+from quant.report.mixing import EffectRow, FrontPoint, LeftOut, MixingRow, PlanStep
 from quant.report.sentence import verdict_sentence
 
 SHA = "0123456789abcdef" * 4
@@ -200,12 +201,43 @@ def evil():
             "name": EVIL,
             "description": VERY_EVIL,
             "recipe": f"name: {EVIL}\n{VERY_EVIL}\n",
+            "timings": plain.timings.model_copy(update={"mixing": (mixing(EVIL, target=EVIL), mixing(VERY_EVIL, target=VERY_EVIL))}),
             "environment": {EVIL: VERY_EVIL, "url": "https://example.org/x.js"},
             "calibration": calibration,
             "data": DataSummary(source="https://example.org/data", roles={EVIL: 3, VERY_EVIL: 4}, notes=(EVIL, VERY_EVIL)),
             "model": plain.model.model_copy(update={"source": EVIL, "inputs": (EVIL,), "outputs": (VERY_EVIL,), "steps": (EVIL,), "notes": (VERY_EVIL,)}),
         }
     ).with_digest()
+
+
+def mixing(name="encoder/MatMul", target="onnxruntime"):
+    """How a plan that mixes formats was found; every text in it is `name`."""
+    told = {"action": "front", "told": name, "said": name, "predicted_error": 0.001, "measured_error": 0.002}
+    return MixingRow(
+        target=target,
+        formats=("int8", "int4"),
+        measure="output_error",
+        estimator="sketch",
+        samples=64,
+        cost=name,
+        unit="ms",
+        estimated=False,
+        ended=name,
+        steps=(
+            PlanStep(quantized=3, predicted=0.02, measured=0.4, cost=1.0, passes=False, **told),
+            PlanStep(quantized=2, predicted=0.01, measured=0.012, cost=1.5, passes=True, **told),
+        ),
+        front=(FrontPoint(error=0.02, cost=1.0, quantized=3), FrontPoint(error=0.01, cost=1.5, quantized=2), FrontPoint(error=0.0, cost=3.0, quantized=0)),
+        uniform=(FrontPoint(name=name, error=0.02, cost=1.0, quantized=3),),
+        effects=tuple(EffectRow(layer=f"{name}{n}", format="int8", value=0.01 * n, standard_error=0.001, cost=0.5) for n in range(30)),
+        left_out=(LeftOut(layer=name, why=(name, "a second sentence.")),),
+        notes=(name,),
+    )
+
+
+def planned():
+    made = report(candidate("int8"), candidate("mixed"))
+    return made.model_copy(update={"timings": made.timings.model_copy(update={"mixing": (mixing(), mixing(target="openvino"))})})
 
 
 def crowded():
@@ -254,6 +286,7 @@ MAKERS = {
     "several gates": lambda: report(candidate("int8", gate(), gate("fail", metric="f1", **FAILING), gate("inconclusive", metric="auc", **OPEN))),
     "crowded": crowded,
     "evil": evil,
+    "planned": planned,
     "large": large,
 }
 
