@@ -6,9 +6,12 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import TypeVar
 
 T = TypeVar("T")
+_SHOWN = Lock()
+"""Held while a bar is shown: a terminal has room for one, and what goes on within it, or beside it, is silent."""
 
 
 @contextmanager
@@ -19,9 +22,18 @@ def progress(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
         title: What is being done.
         total: Number of steps, or None when it is not known.
     """
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or not _SHOWN.acquire(blocking=False):
         yield lambda _steps: None
         return
+    try:
+        with _bar(title, total) as advance:
+            yield advance
+    finally:
+        _SHOWN.release()
+
+
+@contextmanager
+def _bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
     from rich.console import Console  # noqa: PLC0415 - `import quant` stays light
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn  # noqa: PLC0415
 
