@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,13 +49,14 @@ class Bound:
     Args:
         loaded: The recipe and where its lines are.
         calibrator: How ranges are chosen.
-        schemes: Title -> scheme, in the recipe's order.
+        schemes: Title -> scheme, in the recipe's order; behind them those of `on_fail` that are not among them.
         transforms: Title -> transform, in the recipe's order.
         targets: Title -> target.
         metrics: Title -> metric.
         gates: (title of the metric, gate), in the recipe's order; empty without metrics.
         code: Title of a metric that is a user's function -> SHA-256 of the file that holds it.
         plan: How formats are to be mixed; None when they are not.
+        fallbacks: Titles of what is delivered in turn where nothing passes, FP32 last; none when the recipe asks for none.
     """
 
     loaded: LoadedRecipe
@@ -67,14 +68,20 @@ class Bound:
     gates: tuple[tuple[str, GateSpec], ...]
     code: Mapping[str, str]
     plan: BoundPlan | None = None
+    fallbacks: tuple[str, ...] = ()
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """Titles of the schemes that are tried in any case: all but those that only stand by."""
+        return tuple(self.schemes)[: len(scheme_uses(self.loaded.recipe)[0])]
 
     def use(self, scheme: str) -> Use:
         """The scheme of that title as the recipe has it."""
-        return scheme_uses(self.loaded.recipe)[0][list(self.schemes).index(scheme)]
+        return next(use for use, _ in _every_use(self.loaded.recipe) if use.title == scheme)
 
     def where(self, scheme: str) -> str:
         """The place that wrote the scheme of that title."""
-        return self.loaded.where((*scheme_uses(self.loaded.recipe)[1], list(self.schemes).index(scheme)))
+        return self.loaded.where(next(place for use, place in _every_use(self.loaded.recipe) if use.title == scheme))
 
 
 def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
@@ -94,7 +101,36 @@ def bind(loaded: LoadedRecipe, *, trust_code: bool) -> Bound:
     if recipe.auto is not None and not metrics:
         what = "`schemes: auto` stops at a scheme that passes the gate, and without metrics there is nothing to gate by"
         raise RecipeError(what, where=loaded.where(("schemes",)), hint="name a metric in `evaluation.metrics`, or list the schemes")
-    return Bound(loaded, calibrator, schemes, transforms, targets, metrics, _gates(loaded, metrics), code, _plan(loaded, schemes, metrics))
+    plan = _plan(loaded, schemes, metrics)
+    fallbacks = _fallbacks(loaded, schemes)
+    return Bound(loaded, calibrator, schemes | fallbacks, transforms, targets, metrics, _gates(loaded, metrics), code, plan, _fallback_titles(recipe))
+
+
+def _fallbacks(loaded: LoadedRecipe, schemes: Mapping[str, Scheme]) -> dict[str, Scheme]:
+    """Title -> scheme of `on_fail`, but for FP32 and those that are tried anyway.
+
+    Raises:
+        RecipeError: There is no such scheme, or nothing could fail.
+    """
+    recipe = loaded.recipe
+    if recipe.on_fail and not recipe.evaluation.metrics:
+        what = "`on_fail` says what is delivered when no candidate passes, and without metrics there is nothing to pass"
+        raise RecipeError(what, where=loaded.where(("on_fail",)), hint="name a metric in `evaluation.metrics`")
+    wanted = [(number, use) for number, use in enumerate(recipe.on_fail) if use.kind != BASELINE and use.title not in schemes]
+    return {use.title: _make(loaded, SCHEMES, use, ("on_fail", number)) for number, use in wanted}
+
+
+def _fallback_titles(recipe: Recipe) -> tuple[str, ...]:
+    """Titles of `on_fail`, each once, and FP32 behind them; what stands behind FP32 is never reached."""
+    titles = [*dict.fromkeys(BASELINE if use.kind == BASELINE else use.title for use in recipe.on_fail)]
+    return (*titles[: titles.index(BASELINE)], BASELINE) if BASELINE in titles else (*titles, BASELINE) if titles else ()
+
+
+def _every_use(recipe: Recipe) -> Iterator[tuple[Use, Location]]:
+    """Every scheme as it is written, with its place: those of `schemes` first."""
+    uses, place = scheme_uses(recipe)
+    yield from ((use, (*place, number)) for number, use in enumerate(uses))
+    yield from ((use, ("on_fail", number)) for number, use in enumerate(recipe.on_fail))
 
 
 def _plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapping[str, Metric]) -> BoundPlan | None:
@@ -124,6 +160,7 @@ def check_options(loaded: LoadedRecipe) -> None:
         (CALIBRATORS, recipe.calibration.calibrator, ("calibration", "calibrator")),
         (PROCESSORS, recipe.data.inputs, ("data", "inputs")),
         *((SCHEMES, use, (*place, number)) for number, use in enumerate(schemes)),
+        *((SCHEMES, use, ("on_fail", number)) for number, use in enumerate(recipe.on_fail) if use.kind != BASELINE),
         *((TRANSFORMS, use, ("transforms", number)) for number, use in enumerate(recipe.transforms)),
         *((TARGETS, use, ("targets", number)) for number, use in enumerate(recipe.targets)),
         *((METRICS, use, ("evaluation", "metrics", number)) for number, use in enumerate(recipe.evaluation.metrics)),

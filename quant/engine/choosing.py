@@ -26,14 +26,14 @@ def cheapest_first(workshop: Workshop, target: str) -> list[str]:
     bound, engine = workshop.bound, workshop.bound.targets[target]
     wanted = bound.loaded.recipe.auto
     if wanted is None:
-        return list(bound.schemes)
+        return list(bound.tried)
     in_time = wanted.speed is not None and not engine.ahead_of_time and engine.available().available
 
     def order(title: str) -> tuple[bool, tuple[int, int]]:
         scheme = bound.schemes[title]
         return in_time and engine.emulates(scheme.base) is not None, cost(scheme)
 
-    return sorted(bound.schemes, key=order)
+    return sorted(bound.tried, key=order)
 
 
 class Choosing:

@@ -24,7 +24,8 @@ from quant.engine.summary import (
     overall,
 )
 from quant.engine.timing import timed_threads
-from quant.report.document import Choice, Report, Timings
+from quant.report.delivered import delivered_sentence, delivered_verdict
+from quant.report.document import Choice, Delivered, Report, Timings
 from quant.report.mixing import MixingRow
 from quant.report.sentence import verdict_sentence
 
@@ -55,6 +56,7 @@ class Findings:
         first: Name of an artifact -> its first inference.
         choices: What was chosen on each target, where schemes are `auto`.
         mixing: How the plan that mixes formats was found on each target.
+        delivered: What is delivered on each target, where the recipe has `on_fail`.
     """
 
     reference: Baseline
@@ -65,6 +67,7 @@ class Findings:
     first: Mapping[str, FirstRun]
     choices: tuple[Choice, ...] = ()
     mixing: tuple[MixingRow, ...] = ()
+    delivered: tuple[Delivered, ...] = ()
 
 
 def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
@@ -75,12 +78,12 @@ def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
     size = next(sizes, None) or sum(path.stat().st_size for path in prepared.path.parent.glob(f"{prepared.path.name}*"))
     rows = tuple(candidate_row(o, workshop, found.baselines.get(o.target), found.latency) for o in found.outcomes)
     baseline = baseline_row(bound, prepared, found.reference.predictions, size)
-    verdict = overall(found.outcomes)
+    verdict = delivered_verdict(found.delivered) or overall(found.outcomes)
     return Report(
         name=recipe.name,
         description=recipe.description,
         verdict=verdict,
-        sentence=verdict_sentence(verdict, rows, baseline=baseline),
+        sentence=delivered_sentence(found.delivered) or verdict_sentence(verdict, rows, baseline=baseline),
         baseline=baseline,
         candidates=rows,
         model=model_summary(bound, prepared),
@@ -89,6 +92,7 @@ def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
         environment=environment(),
         recipe=bound.loaded.resolved_yaml(),
         timings=_timings(workshop, found, clock),
+        delivered=found.delivered,
     ).with_digest()
 
 

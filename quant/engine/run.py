@@ -14,6 +14,7 @@ from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
 from quant.engine.choosing import Choosing, cheapest_first
+from quant.engine.delivering import deliver
 from quant.engine.folder import open_folder, write_folder
 from quant.engine.jobs import Job, Statistics
 from quant.engine.judging import judged, one_line
@@ -76,8 +77,11 @@ def _run(bound: Bound, output: Path, clock: Clock, *, trust_code: bool) -> Repor
         statistics.gather()  # before the long work of evaluating FP32
     reference = workshop.evaluate_baseline()
     outcomes, baselines = _candidates(workshop, jobs, statistics, reference, choosing)
+    delivering = deliver(workshop, outcomes, baselines, reference)
+    outcomes += delivering.outcomes
     times = _times(workshop, outcomes, baselines) if choosing is None else (choosing.latency, choosing.first)
     findings = Findings(reference, statistics.table, outcomes, baselines, *times, choosing.choices() if choosing is not None else ())
+    findings = replace(findings, delivered=delivering.delivered)
     report = make_report(workshop, findings, clock)
     write_folder(output, report, outcomes, baselines, statistics.table)
     return report

@@ -102,6 +102,8 @@ class Runtime:
             ModelError: ONNX Runtime cannot run the model on this input.
         """
         names = list(self.outputs if outputs is None else outputs)
+        if missing := [name for name in self.inputs if name not in feed]:
+            raise ModelError(f"there is nothing for the model's input {missing[0]!r}: it is given {', '.join(feed) or 'nothing'}")
         try:
             found = self._session.run(names, {name: feed[name] for name in self.inputs})
         except Exception as error:

@@ -13,7 +13,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 # noun of the registry -> (section, key) of each place that names a plug-in, or a list of them
 _SLOTS = {
-    "scheme": (("Recipe", "schemes"), ("AutoSchemes", "among")),
+    "scheme": (("Recipe", "schemes"), ("AutoSchemes", "among"), ("Recipe", "on_fail")),
     "transform": (("Recipe", "transforms"),),
     "target": (("Recipe", "targets"),),
     "calibrator": (("CalibrationSpec", "calibrator"),),

@@ -275,6 +275,11 @@ class Recipe(Section):
         BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=GateSpec | tuple[GateSpec, ...]),
     ] = Field((GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all")
     plan: PlanSpec | None = Field(None, description="also look for a plan that mixes the formats of the schemes; needs search samples")
+    on_fail: Annotated[
+        tuple[UseOf, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=UseOf | tuple[UseOf, ...])
+    ] = Field(
+        (), description="schemes that are tried in turn on a target on which nothing passes; behind them stands FP32, so that there is something to deploy"
+    )
     latency: LatencySpec = LatencySpec()
     limits: LimitsSpec = LimitsSpec()
 

@@ -324,6 +324,22 @@ class Choice(Document):
     steps: tuple[str, ...]
 
 
+class Delivered(Document):
+    """What is delivered on one target, where the recipe says what to do when nothing passes.
+
+    Args:
+        target: The serving engine.
+        scheme: The candidate, the fallback, or `fp32`; None when FP32 itself fails there.
+        artifact: Its folder within the run's; None likewise.
+        reason: What became of all that stood before it; empty where a candidate of the recipe passes.
+    """
+
+    target: str
+    scheme: str | None
+    artifact: str | None
+    reason: str
+
+
 class Timings(Document):
     """What differs from run to run: dates, durations, times.
 
@@ -368,6 +384,7 @@ class Report(Document):
         recipe: The resolved recipe, as YAML.
         results_digest: SHA-256 of everything that does not differ from run to run.
         timings: What differs from run to run.
+        delivered: What is delivered on each target; empty where the recipe has no `on_fail`.
     """
 
     version: Literal[1] = 1
@@ -384,6 +401,7 @@ class Report(Document):
     recipe: str
     results_digest: str = ""
     timings: Timings
+    delivered: tuple[Delivered, ...] = ()
 
     def with_digest(self) -> Report:
         """This report with the digest of everything that does not differ from run to run."""

@@ -10,7 +10,9 @@ from pathlib import Path
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, Verdict
 from quant.core.table import CalibrationTable
+from quant.engine.bind import BASELINE
 from quant.engine.candidates import Baseline, Built, Measured, Workshop
+from quant.engine.delivering import fallback_job, fallback_table
 from quant.engine.gating import gate_candidate
 from quant.engine.jobs import Job, Statistics
 from quant.engine.machine import environment
@@ -147,11 +149,16 @@ class Subject:
         """
         if self.delivery.folder is None:
             return None
+        if self.scheme == BASELINE:
+            return self.workshop.build_baseline(self.target)
         job = self.delivery.job(self.scheme, self.target)
+        stands_by = job is None and self.scheme in self.workshop.bound.fallbacks
+        if stands_by:
+            job = fallback_job(self.workshop, self.scheme, self.target)
         if job is None or job.plan is None:
             why = f": {job.reason}" if job is not None else ""
             raise RunError(f"the recipe makes no {self.name}{why}", where=self.shown)
-        table = self.delivery.table_to_apply if self._needs_table(job) else None
+        table = fallback_table(self.workshop, job) if stands_by else self.delivery.table_to_apply if self._needs_table(job) else None
         return self.workshop.build(self.scheme, self.target, job.plan, table)
 
     def _needs_table(self, job: Job) -> bool:
@@ -212,11 +219,11 @@ class Subject:
         """What the engine runs for each planned layer."""
         return self.workshop.audit(self.seen)
 
-
-def loads(subject: Subject) -> str:
-    """Why the artifact does not even load in a fresh process; empty when it does."""
-    try:
-        _ = subject.fresh
-    except QuantError as error:
-        return " ".join(error.what.split())
-    return ""
+    @cached_property
+    def fault(self) -> str:
+        """Why a fresh process cannot run it; empty when it can."""
+        try:
+            _ = self.fresh
+        except QuantError as error:
+            return " ".join(error.what.split())
+        return ""

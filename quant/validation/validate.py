@@ -157,7 +157,7 @@ def _of_run(delivery: Delivery, wanted: str | None) -> list[Subject]:
     folder = delivery.folder
     assert folder is not None
     places = sorted(place.parent.relative_to(folder) for place in folder.glob(f"{_ARTIFACTS}/*/*/{ARTIFACT_FILE}"))
-    every = {f"{place.name} on {place.parent.name}": place for place in places if place.name != BASELINE}
+    every = {f"{place.name} on {place.parent.name}": place for place in places}
     known = {name: place for name, place in every.items() if place.parent.name in delivery.workshop.bound.targets}
     if wanted is not None:
         chosen = [name for name in known if wanted in {name, known[name].name, known[name].as_posix()}]
@@ -165,7 +165,7 @@ def _of_run(delivery: Delivery, wanted: str | None) -> list[Subject]:
             raise RunError(f"no candidate is called {wanted!r}", where=str(folder), hint=did_you_mean(wanted, list(known)))
     else:
         passed = _passed(folder)
-        chosen = [name for name in known if passed is None or name in passed]
+        chosen = [name for name in known if (known[name].name != BASELINE if passed is None else name in passed)]
         if not chosen:
             raise RunError("no candidate of this run has passed", where=str(folder), hint="name one with --candidate to validate it all the same")
     return [Subject(delivery, known[n].name, known[n].parent.name, folder / known[n], known[n].as_posix()) for n in chosen]
@@ -177,7 +177,8 @@ def _passed(folder: Path) -> set[str] | None:
         report = load_report(folder)
     except RunError:
         return None
-    return {f"{c.scheme} on {c.target}" for c in report.candidates if c.verdict == "pass"}
+    fallen = {f"{one.scheme} on {one.target}" for one in report.delivered if one.scheme == BASELINE}
+    return {f"{c.scheme} on {c.target}" for c in report.candidates if c.verdict == "pass"} | fallen
 
 
 def _all_checks(delivery: Delivery, subjects: Sequence[Subject]) -> Iterator[Checked]:

@@ -10,9 +10,10 @@ from quant.engine.fallback import UNKNOWN, judge
 from quant.schemes import study_of
 from quant.validation.check import CHECKS, OfCandidate
 from quant.validation.findings import Checked, Finding, judged, skipped
-from quant.validation.subject import Subject, loads
+from quant.validation.subject import Subject
 
-_BARE = "a single artifact comes without a plan"
+_BARE = "there is no plan: FP32, or an artifact apart from its run"
+_NOT_LOADED = "a fresh process cannot run it"
 
 
 @CHECKS.add
@@ -26,7 +27,7 @@ class Reload(OfCandidate):
     def look(self, subject: Subject) -> Checked:
         """Start one."""
         file = subject.path_of(subject.seen.artifact.main)
-        if why := loads(subject):
+        if why := subject.fault:
             return judged([Finding(kind="file", where=file, file=file, what=why)], "")
         return Checked(status="ok", said=f"loaded in {subject.fresh.served.load_s:.2f} s")
 
@@ -44,6 +45,8 @@ class AuditAgain(OfCandidate):
         made = subject.seen
         if made.plan is None:
             return skipped(_BARE)
+        if subject.fault:
+            return skipped(_NOT_LOADED)
         audit = subject.audit
         if audit.unaudited:
             return skipped(audit.unaudited)
@@ -69,6 +72,8 @@ class AgreementAgain(OfCandidate):
         """Compare its outputs."""
         if subject.expected is None:
             return skipped(_BARE)
+        if subject.fault:
+            return skipped(_NOT_LOADED)
         found = agreement(subject.workshop, subject.seen)
         if found is None:
             return skipped("nothing is compared: the recipe asks for no samples, or the engine runs elsewhere")

@@ -29,7 +29,7 @@ class Plan(OfCandidate):
         """Plan again, and compare every layer."""
         made, folder = subject.expected, subject.delivery.folder
         if made is None or made.plan is None or folder is None:
-            return skipped(_BARE)
+            return skipped("there is no plan: FP32, or an artifact apart from its run")
         file = f"plans/{subject.target}/{subject.scheme}.json"
         stored = PrecisionPlan.load(folder / file)
         was, now = ({choice.layer: choice for choice in plan.layers} for plan in (stored, made.plan))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from quant.core.documents import Audit
+from quant.engine.bind import BASELINE
 from quant.errors import QuantError
 from quant.report.document import Candidate, Report
 from quant.report.write import report_texts
@@ -52,7 +53,11 @@ class ReportResults(OfCandidate):
         folder = subject.delivery.folder
         if folder is None:
             return skipped("a single artifact comes without a report")
+        if subject.fault:
+            return skipped("a fresh process cannot run what it speaks of")
         report = subject.delivery.report
+        if subject.scheme == BASELINE:
+            return skipped("FP32 is no candidate, of which a report has results")
         row = next((c for c in report.candidates if (c.scheme, c.target) == (subject.scheme, subject.target)), None)
         if row is None:
             return judged([_file(_REPORT, f"says nothing of {subject.name}")], "")

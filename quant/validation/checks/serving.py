@@ -9,10 +9,10 @@ import numpy as np
 from quant.validation.check import CHECKS, OfCandidate
 from quant.validation.findings import Checked, Finding, judged, skipped
 from quant.validation.memory import growth
-from quant.validation.subject import Subject, loads
+from quant.validation.subject import Subject
 
 _ELSEWHERE = "its engine runs on other machines"
-_NOT_LOADED = "the artifact does not load"
+_NOT_LOADED = "a fresh process cannot run it"
 _MIB = 1 << 20
 
 
@@ -26,7 +26,7 @@ class OddRequests(OfCandidate):
 
     def look(self, subject: Subject) -> Checked:
         """Compare every answer with FP32's."""
-        if loads(subject):
+        if subject.fault:
             return skipped(_NOT_LOADED)
         fresh, found = subject.fresh, []
         for answer in fresh.served.answers:
@@ -55,7 +55,7 @@ class UnderLoad(OfCandidate):
 
     def look(self, subject: Subject) -> Checked:
         """Look at what came of the load."""
-        if loads(subject):
+        if subject.fault:
             return skipped(_NOT_LOADED)
         load, threads = subject.fresh.served.under_load, subject.delivery.serving.threads
         if load is None:
@@ -107,7 +107,7 @@ class Limits(OfCandidate):
         if all(limit is None for limit in [*timed, limits.size_mib]):
             return skipped("the recipe has no limits")
         if any(limit is not None for limit in timed):
-            if loads(subject):
+            if subject.fault:
                 return skipped(_NOT_LOADED)
             served = subject.fresh.served
             if served.latency is None:

@@ -125,7 +125,7 @@ def the_quantizers_of_one_layer_are_removed(model, _tensors, nodes):
     nodes["dense/second"].input[0] = "first.out"
 
 
-@on_graph("logits")
+@on_graph("embedding")
 def the_outputs_are_reordered(model, _tensors, _nodes):
     outputs = list(model.graph.output)
     del model.graph.output[:]
