@@ -66,12 +66,20 @@ def audit(
     *,
     plan: Annotated[Path | None, typer.Option("--plan", metavar="FILE", help="The precision plan; by default that of the run that the folder lies in.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="The engine of a model file that comes without artifact.json.")] = None,
+    sarif: Annotated[Path | None, typer.Option("--sarif", metavar="FILE", help="Write the findings as SARIF 2.1.0, too.")] = None,
     as_json: Json = False,
 ) -> None:
     """Show what an engine runs for each layer of a plan. Exit codes: 0 as planned, 1 some layers otherwise, 2 the input is wrong."""
     from quant.api import audit as look  # noqa: PLC0415 - `quant --help` stays quick
+    from quant.core.files import refuse_folder, write_text  # noqa: PLC0415
+    from quant.validation.sarif import audit_sarif  # noqa: PLC0415
+
+    if sarif is not None:
+        refuse_folder(sarif)
 
     found = look(artifact, plan=plan, target=target)
+    if sarif is not None:
+        write_text(sarif, audit_sarif(found, str(artifact)))
     if as_json:
         told = {"audit": found.audit.model_dump(mode="json"), "emulated": found.emulated, "wrong": [row.layer for row in found.wrong]}
         sys.stdout.write(json.dumps(told, indent=2, sort_keys=True) + "\n")

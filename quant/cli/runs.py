@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, out, plain
+from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, job_summary, out, plain
 from quant.errors import RunError
 
 
@@ -24,11 +24,13 @@ def run_command(
 ) -> None:
     """Run a recipe: calibrate, quantize, export, audit, evaluate, gate, report."""
     from quant.api import load_recipe, run  # noqa: PLC0415 - `quant --help` stays quick
+    from quant.report.markdown import markdown  # noqa: PLC0415
     from quant.report.speed import choice_sentences  # noqa: PLC0415
     from quant.report.table import candidate_notes, candidates_table  # noqa: PLC0415
 
     folder = output or Path("runs") / load_recipe(Path(recipe), overrides or []).recipe.name
     done = run(Path(recipe), output=folder, overrides=overrides or [], trust_code=trust_code)
+    job_summary(markdown(done.report))
     if as_json:
         sys.stdout.write(done.report.to_json())
     else:
@@ -50,6 +52,7 @@ def calibrate(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the calibration table.")],
     overrides: Overrides = None,
     trust_code: Trust = False,
+    as_json: Json = False,
 ) -> None:
     """Run only the calibration of a recipe and write its table."""
     from quant.api import calibrate as gather  # noqa: PLC0415
@@ -60,7 +63,11 @@ def calibrate(
         raise RunError("holds something else than a calibration table", where=str(output), hint="give an empty or a new folder with --output")
     with whole_folder(output) as part:
         table.save(part)
-    out.print(f"{len(table.statistics)} tensors over {table.samples} samples: {plain(output / 'table.json')}")
+    if as_json:
+        told = {"table": str(output / "table.json"), "sha256": table.digest, "samples": table.samples, "tensors": sorted(table.statistics)}
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
+    else:
+        out.print(f"{len(table.statistics)} tensors over {table.samples} samples: {plain(output / 'table.json')}")
 
 
 @app.command()

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from quant.cli.shared import EXIT, Json, Overrides, Trust, app, job_summary, out
+from quant.cli.shared import EXIT, Json, Overrides, Trust, app, job_summary, out, plain
 
 
 @app.command()
@@ -90,4 +90,4 @@ def sign(
     if as_json:
         sys.stdout.write(json.dumps({"signature": str(file)}, indent=2) + "\n")
     else:
-        out.print(f"signed: {file}", highlight=False, markup=False)
+        out.print(f"signed: {plain(file)}", highlight=False)
