@@ -6,6 +6,10 @@
   the drop's bounds over those of the baseline's own proportion, a fifth of the error probability being kept for the latter.
 - Every other metric has a bootstrap over samples (`bootstrap`).
 - For a direction of `same` the drop is the distance from the baseline, whichever way, and a pass is two one-sided tests (TOST).
+- How many more samples would decide is a power calculation: so many that, if the shares or the spread that were seen are the true
+  ones, the bound lies on the limit's side with a probability of 80 %.
+
+Several gates, slices and looks at part of the samples are judged together by `family`.
 """
 
 from __future__ import annotations
@@ -17,13 +21,17 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluators.bootstrap import Drop, Floats, Interval, paired_bootstrap
-from evaluators.matched import Counts, drop_bounds, proportion_bounds, tango_upper
+from evaluators.matched import Counts, drop_lower, drop_upper, proportion_bounds, tango_upper
 from quant.core.documents import Decision, Verdict
 from quant.core.protocols import Metric, Records
 from quant.errors import DataError
 
 _BASELINE_SHARE = 0.2
 """Share of the error probability that the baseline's own proportion gets, when the limit is a share of it."""
+_POWER = 0.8
+"""Chance of a decision with as many more samples as are said to be needed."""
+_TAIL = 10
+"""Fewest resamples that may lie beyond a bound: there are more resamples than the recipe says where it takes as many."""
 _MOST_SAMPLES = 10_000_000
 """A verdict that needs more samples than this is not to be had by more samples."""
 
@@ -37,8 +45,10 @@ def gate(
     max_drop: float,
     relative: bool = False,
     confidence: float = 0.95,
+    errors: tuple[float, float] | None = None,
     resamples: int = 2000,
     seed: int = 0,
+    plan: bool = True,
 ) -> Verdict:
     """The verdict on a candidate.
 
@@ -50,8 +60,11 @@ def gate(
         max_drop: The largest drop that is acceptable, in the metric's unit, or as a share of the baseline's value.
         relative: Whether `max_drop` is a share of the baseline's value.
         confidence: Confidence of each one-sided bound.
+        errors: Error probability of the lower bound and of the upper one, where it is not that of `confidence`: what is left of it for one of
+            several looks or gates.
         resamples: Bootstrap resamples, where the bootstrap is used.
         seed: Of the resampling.
+        plan: Whether to say how many more samples would decide.
 
     Raises:
         DataError: No records, records that do not pair up or are not finite, or a share of a baseline that is 0.
@@ -61,16 +74,16 @@ def gate(
     base, value = metric.value(baseline), metric.value(candidate)
     if relative and base == 0:
         raise DataError("the drop cannot be a share of the baseline: the baseline's value is 0", hint="set relative: false and an absolute max_drop")
-    scale = abs(base) if relative else 1.0
+    alphas = errors or (1 - confidence, 1 - confidence)
     if metric.proportion and len(baseline) == n:
         counts = _counts(metric, baseline, candidate)
-        low, high, method = _matched(counts, round(base * n) if relative else None, confidence)
-        found = Interval((base - value if metric.direction == "higher" else value - base) / scale, low, high)
-        width = _matched_width(counts if found.drop < max_drop else Counts(n, counts.c, counts.b), confidence)
+        found, method = _matched(counts, round(base * n) if relative else None, alphas)
+        width = _matched_width(counts if found.drop < max_drop else Counts(n, counts.c, counts.b), alphas[found.drop < max_drop])
     else:
-        method = f"paired bootstrap over samples (BCa, {resamples} resamples)"
+        resamples = max(resamples, math.ceil(_TAIL / min(alphas)))
+        method = f"paired bootstrap over samples (BCa and studentized, {resamples} resamples)"
         found = paired_bootstrap(
-            metric, baseline, candidate, samples=samples, drop=_drop(metric, relative=relative), confidence=confidence, resamples=resamples, seed=seed
+            metric, baseline, candidate, samples=samples, drop=_drop(metric, relative=relative), alphas=alphas, resamples=resamples, seed=seed
         )
 
         def width(total: int) -> float:
@@ -93,7 +106,7 @@ def gate(
         confidence=confidence,
         method=method,
         samples=n,
-        needed=_needed(width, n, found, max_drop) if decision == "inconclusive" else None,
+        needed=_needed(width, n, found, max_drop) if plan and decision == "inconclusive" else None,
     )
 
 
@@ -117,15 +130,18 @@ def _counts(metric: Metric, baseline: Records, candidate: Records) -> Counts:
     return Counts(len(ours), int(np.sum(ours > theirs)), int(np.sum(ours < theirs)))
 
 
-def _matched(counts: Counts, successes: int | None, confidence: float) -> tuple[float, float, str]:
+def _matched(counts: Counts, successes: int | None, alphas: tuple[float, float]) -> tuple[Interval, str]:
     """Bounds of the drop, or (given how many the baseline gets right) of its share of the baseline."""
     method = "exact paired test (Buehler bounds, Tango's order)" if counts.is_exact else "Tango's score interval for matched pairs"
+    error = math.sqrt(max((counts.b + counts.c) / counts.n - counts.drop**2, 0) / counts.n)
     if successes is None:
-        return *drop_bounds(counts, confidence), method
-    kept = (1 - confidence) * _BASELINE_SHARE
-    low, high = drop_bounds(counts, confidence + kept)
-    base_low, base_high = proportion_bounds(successes, counts.n, kept)
-    return low / (base_high if low > 0 else base_low), high / (base_low if high > 0 else base_high), f"{method}, over the baseline's Clopper-Pearson bounds"
+        return Interval(counts.drop, drop_lower(counts, 1 - alphas[0]), drop_upper(counts, 1 - alphas[1]), error=error), method
+    kept = [alpha * _BASELINE_SHARE for alpha in alphas]
+    low, high = drop_lower(counts, 1 - alphas[0] + kept[0]), drop_upper(counts, 1 - alphas[1] + kept[1])
+    bases = [proportion_bounds(successes, counts.n, alpha) for alpha in kept]
+    low, high = low / bases[0][low > 0], high / bases[1][high <= 0]
+    scale = successes / counts.n
+    return Interval(counts.drop / scale, low, high, error=error / scale), f"{method}, over the baseline's Clopper-Pearson bounds"
 
 
 def _drop(metric: Metric, *, relative: bool) -> Drop:
@@ -143,29 +159,37 @@ def _drop(metric: Metric, *, relative: bool) -> Drop:
 
 def _either_way(found: Interval) -> Interval:
     nearest = 0.0 if found.lower <= 0 <= found.upper else min(abs(found.lower), abs(found.upper))
-    return Interval(abs(found.drop), nearest, max(abs(found.lower), abs(found.upper)))
+    return Interval(abs(found.drop), nearest, max(abs(found.lower), abs(found.upper)), error=found.error)
 
 
-def _matched_width(counts: Counts, confidence: float) -> Callable[[int], float]:
+def _matched_width(counts: Counts, alpha: float) -> Callable[[int], float]:
     """From the drop to Tango's upper limit, if `total` samples showed the same shares (the exact bound is a steady factor away)."""
 
     def width(total: int) -> float:
         factor = total / counts.n
         scaled = Counts(total, round(counts.b * factor), round(counts.c * factor))
-        return tango_upper(scaled, confidence) - scaled.drop
+        return tango_upper(scaled, 1 - alpha) - scaled.drop
 
     return width
 
 
 def _needed(width: Callable[[int], float], n: int, found: Interval, limit: float) -> int | None:
-    """How many more samples bring the bound to the limit, if the drop stays where it is; None when that is hopeless."""
+    """How many more samples decide with a chance of `_POWER`, if the drop is what it seems to be; None when that is hopeless."""
+    from scipy.special import ndtri  # noqa: PLC0415 - keeps `import evaluators` light
+
     gap = abs(limit - found.drop)
     now = found.upper - found.drop if found.drop < limit else found.drop - found.lower
     factor = now / width(n)
-    if n >= _MOST_SAMPLES or factor * width(_MOST_SAMPLES) > gap:
+    luck = float(ndtri(_POWER)) * found.error * math.sqrt(n)
+
+    def distance(total: int) -> float:
+        """From the true drop to where a limit is cleared with that chance by so many samples: the bound's width, and the luck of the draw."""
+        return factor * width(total) + luck / math.sqrt(total)
+
+    if n >= _MOST_SAMPLES or distance(_MOST_SAMPLES) > gap:
         return None
     low, high = n, _MOST_SAMPLES
     while high - low > max(low // 200, 1):
         middle = math.isqrt(low * high) if low * 4 < high else (low + high) // 2
-        low, high = (middle, high) if factor * width(middle) > gap else (low, middle)
+        low, high = (middle, high) if distance(middle) > gap else (low, middle)
     return high - n

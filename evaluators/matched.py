@@ -66,8 +66,12 @@ def drop_bounds(counts: Counts, confidence: float) -> tuple[float, float]:
         >>> round(low, 4), round(high, 4)
         (-0.01, 0.01)
     """
-    mirrored = Counts(counts.n, counts.c, counts.b)
-    return 0.0 - drop_upper(mirrored, confidence), drop_upper(counts, confidence)
+    return drop_lower(counts, confidence), drop_upper(counts, confidence)
+
+
+def drop_lower(counts: Counts, confidence: float) -> float:
+    """The one-sided lower bound of the drop at `confidence`: the upper one with the two models' parts exchanged."""
+    return 0.0 - drop_upper(Counts(counts.n, counts.c, counts.b), confidence)
 
 
 def drop_upper(counts: Counts, confidence: float) -> float:

@@ -189,7 +189,12 @@ class Verdict(Document):
         confidence: Confidence of each one-sided bound.
         method: How the bounds were found.
         samples: Number of paired samples.
-        needed: About how many *more* samples would decide; None unless inconclusive (or when no number can).
+        needed: About how many *more* samples would decide with a chance of 80 %, if what was seen is the truth; None unless inconclusive (or
+            when no number can).
+        slice: The part of the samples that was judged, such as `label 3`; empty: all.
+        available: Number of samples that there were; more than `samples` where a sequential gate stopped early. None: it looked at all.
+        looks: How often a sequential gate looked until it decided; None: it is not sequential.
+        family: Number of verdicts among which the error probability of a fail was shared when this one fell.
     """
 
     decision: Decision
@@ -204,3 +209,7 @@ class Verdict(Document):
     method: str
     samples: int
     needed: int | None = None
+    slice: str = ""
+    available: int | None = None
+    looks: int | None = None
+    family: int = 1
