@@ -140,8 +140,11 @@ def _subtract(graph: ir.Graph, node: ir.Node, shift: Doubles, names: Names) -> b
         maker.replace_input_with(0, add_initializer(graph, names.new(f"{node.name}_bias_corrected"), whole))
         return True
     bias = constant(value)
-    if bias is None or bias.size not in {1, shift.size}:
+    if bias is None or not (bias.size == 1 or (bias.size == shift.size and bias.shape[-1] == shift.size)):  # a column is no row of channels
         return False
-    corrected = (bias.astype(np.float64).reshape(-1) - shift).astype(bias.dtype)
+    factor = float(attribute(node, "beta", 1.0)) if node.op_type == "Gemm" else 1.0
+    if not factor:
+        return False  # what is added counts for nothing
+    corrected = (bias.astype(np.float64).reshape(-1) - shift / factor).astype(bias.dtype)
     node.replace_input_with(_BIAS, add_initializer(graph, names.new(f"{node.name}_bias_corrected"), corrected))
     return True

@@ -115,3 +115,19 @@ def test_products_over_more_axes_and_of_two_activations_are_left_alone(zoo):
     assert before == {}
     write_qdq(model, layers, {v: Range(-1, 1) for v in ("x", "z", "p", "y")}, DIALECT)
     assert correct_biases(model, before, {"x": np.zeros(4)}) == 0
+
+
+def test_a_correction_is_divided_by_the_factor_of_the_bias(zoo):
+    x = R.normal(1.0, 0.2, (50, 16))
+    layer, weight, bias, _ = quantized(zoo.ZOO["gemm with factors"](), FLOAT_BIAS, {"x": x.mean(axis=0)})
+    before = ir.from_proto(zoo.ZOO["gemm with factors"]()).graph
+    alpha, beta = (before[0].attributes[name].as_float() for name in ("alpha", "beta"))
+    was = [constant(before.initializers[name]).astype(np.float64) for name in ("w", "b")]
+    wanted = alpha * (x @ was[0]).mean(axis=0) + beta * was[1]
+    found = (x @ weight).mean(axis=0) * layer.attributes["alpha"].as_float() + layer.attributes["beta"].as_float() * bias
+    np.testing.assert_allclose(found, wanted, atol=1e-5)  # FP32 of numbers of order 1
+
+
+def test_a_bias_that_is_a_column_is_left_alone(zoo):
+    _, _, bias, _ = quantized(zoo.ZOO["gemm with a bias column"](), FLOAT_BIAS, {"x": np.ones(16)})
+    assert bias.shape == (8, 1)
