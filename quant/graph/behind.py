@@ -7,7 +7,7 @@ from collections.abc import Collection
 import onnx_ir as ir
 
 from quant.graph.layers import FLOAT32
-from quant.graph.model import constant, drop_unused_weights
+from quant.graph.model import all_graphs, constant, drop_unused_weights
 
 
 def name_of(node: ir.Node) -> str:
@@ -78,17 +78,42 @@ def keep_only(model: ir.Model, nodes: Collection[ir.Node], outputs: Collection[s
         if node in kept:
             read.update(dict.fromkeys(v for v in sorted(_read(node), key=_name) if v not in made))
     free = [v for v in read if not (v.is_initializer() and not v.is_graph_input()) and v.producer() not in fixed]
+    graph.outputs[:] = wanted  # first: what is given out cannot be replaced
     given = []
     for value in free:
         stand_in = ir.Value(name=value.name, type=value.type or ir.TensorType(FLOAT32), shape=value.shape)
         ir.convenience.replace_all_uses_with(value, stand_in)
         given.append(stand_in)
-    graph.outputs[:] = wanted
     graph.inputs[:] = given
-    graph.remove([node for node in graph if node not in kept and node not in fixed], safe=True)
-    graph.remove([node for node in fixed if not node.outputs[0].uses()], safe=True)
+    _take_out(graph, [node for node in graph if node not in kept and node not in fixed])
+    _take_out(graph, [node for node in fixed if not node.outputs[0].uses()])
     drop_unused_weights(graph)
     return tuple(str(v.name) for v in given)
+
+
+def _take_out(graph: ir.Graph, nodes: Collection[ir.Node]) -> None:
+    """Remove `nodes`, which read nothing afterwards, nor does what is nested in them."""
+    for node in nodes:
+        for inner in (node, *(n for g in _nested(node) for n in _all_nodes(g))):
+            for position in range(len(inner.inputs)):
+                inner.replace_input_with(position, None)
+    graph.remove(nodes)
+
+
+def _all_nodes(graph: ir.Graph) -> list[ir.Node]:
+    """The nodes of `graph` and of the graphs nested in it."""
+    return [node for inner in all_graphs(graph) for node in inner]
+
+
+def _nested(node: ir.Node) -> list[ir.Graph]:
+    """The graphs that `node` holds."""
+    found: list[ir.Graph] = []
+    for inner in node.attributes.values():
+        if inner.type == ir.AttributeType.GRAPH:
+            found.append(inner.as_graph())
+        elif inner.type == ir.AttributeType.GRAPHS:
+            found += inner.as_graphs()
+    return found
 
 
 def _name(value: ir.Value | None) -> str:
@@ -98,9 +123,8 @@ def _name(value: ir.Value | None) -> str:
 def _read(node: ir.Node) -> set[ir.Value]:
     """What `node` reads, also inside graphs nested in it."""
     found = {v for v in node.inputs if v is not None}
-    for inner in node.attributes.values():
-        graphs = [inner.as_graph()] if inner.type == ir.AttributeType.GRAPH else inner.as_graphs() if inner.type == ir.AttributeType.GRAPHS else []
-        for graph in graphs:
-            own = {*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)}
-            found |= {v for n in graph for v in _read(n)} - own
+    for graph in _nested(node):
+        own = {*graph.inputs, *graph.initializers.values(), *(v for n in graph for v in n.outputs)}
+        found |= {v for n in graph for v in _read(n)} - own
+        found |= {v for v in graph.outputs if v not in own}
     return found

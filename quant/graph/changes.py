@@ -85,12 +85,14 @@ class _Reading:
         for reader, position, was, now in self._reads():
             traced = self._trace(now)
             if traced is None:
+                if _is_fixed(was) and was.name == now.name:
+                    continue
                 if reader == self._name and position in {self._layer.weight, _BIAS}:
                     continue
-                raise Unreadable(f"{reader!r} reads a constant instead of {was.name!r}")
+                raise Unreadable(f"{reader or 'the output'!r} reads a constant instead of {was.name!r}")
             tensor, kind, steps = traced
             if tensor != was.name:
-                raise Unreadable(f"{reader!r} reads {tensor!r} instead of {was.name!r}")
+                raise Unreadable(f"{reader or 'the output'!r} reads {tensor!r} instead of {was.name!r}")
             if steps or kind is not None:
                 found.setdefault((tensor, now), []).append((reader, Edge(tensor, reader, kind, steps)))
         edges = [edge for (tensor, _), readers in found.items() for edge in self._joined(tensor, readers)]
@@ -196,7 +198,11 @@ class _Reading:
             raise Unreadable(f"the bias of {self._name!r}, which was computed, is constant")
         found = _folded(now).astype(np.float64) * (float(attribute(self._now, "beta", 1.0)) if self._now.op_type == "Gemm" else 1.0)
         shift = found - np.asarray(was, np.float64)
-        return shift.reshape(-1) if np.any(shift) else None
+        if not np.any(shift):
+            return None
+        if shift.size != shift.shape[-1]:
+            raise Unreadable(f"the bias of {self._name!r} is not one number for each output channel")
+        return shift.reshape(-1)
 
 
 def _is_fixed(value: ir.Value) -> bool:
@@ -275,8 +281,9 @@ def with_float_weights(before: ir.Model, after: ir.Model, layer: str) -> bool:
     new.replace_input_with(found.weight, add_initializer(after.graph, names.new(f"{layer}_weight_float"), weight))
     shift = read_change_of_bias(before, after, layer)
     if shift is not None:
+        factor = float(attribute(new, "beta", 1.0)) if new.op_type == "Gemm" else 1.0
         bias = _folded(new.inputs[_BIAS]).astype(np.float64).reshape(-1)
-        new.replace_input_with(_BIAS, add_initializer(after.graph, names.new(f"{layer}_bias_float"), (bias - shift).astype(np.float32)))
+        new.replace_input_with(_BIAS, add_initializer(after.graph, names.new(f"{layer}_bias_float"), (bias - shift / factor).astype(np.float32)))
     return True
 
 

@@ -162,6 +162,7 @@ class _Writing:
         """The graph with only `layers` in a format."""
         model = self._model.clone()
         if number_format not in GRIDS:
+            _give_own_types(model)
             dtype = FLOAT16 if number_format == FP16.name else BFLOAT16
             write_fp16(model, keep=[node for node in model.graph if node.name not in layers], dtype=dtype)
             return model
@@ -190,6 +191,13 @@ def _of(plan: PrecisionPlan, layers: Collection[str]) -> PrecisionPlan:
     """`plan` with only `layers` in its format."""
     kept = (c if c.layer in layers or c.layer not in plan.quantized else c.model_copy(update={"format": "fp32", "reason": ""}) for c in plan.layers)
     return plan.model_copy(update={"layers": tuple(kept)})
+
+
+def _give_own_types(model: ir.Model) -> None:
+    """Let no value share its type with a value of the model that `model` was copied from: casts change types in place."""
+    for value in (*model.graph.inputs, *model.graph.initializers.values(), *(v for node in model.graph for v in node.outputs)):
+        if isinstance(value.type, ir.TensorType):
+            value.type = ir.TensorType(value.type.dtype)
 
 
 def _in_standard_operators(dialect: Dialect) -> Dialect:

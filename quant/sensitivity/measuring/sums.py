@@ -48,8 +48,8 @@ class Shares:
     def value(self) -> tuple[float, float]:
         """(value, standard error); the error of one sample alone is the value, for nothing is known of how samples differ."""
         half = len(self._weights)
-        errors, signals = self._sum[:half], np.maximum(self._sum[half:], 1e-300)
-        shares = errors / signals
+        errors, signals = self._sum[:half], np.where(self._sum[half:] > 0, self._sum[half:], 1.0)
+        shares = np.where(self._sum[half:] > 0, errors / signals, np.where(errors > 0, BEYOND, 0.0))
         value = float(min((self._weights * shares).sum(), BEYOND))
         if self.count <= 1:
             return value, value
