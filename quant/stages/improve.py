@@ -31,8 +31,10 @@ from quant.stages.running import Array, Feeding, run_samples
 from quant.transforms import Change, Seen, Setting, Transform
 
 _ROWS = 768
-_GUIDING, _JUDGING = 128, 64
-"""Samples that guide transforms, and samples that judge them; both at most."""
+_GUIDING, _JUDGING = 128, 256
+"""Samples that guide transforms, and samples that judge them; both at most. Judged by 64 texts, changes of a few percent were kept or not by chance."""
+_JUDGED_BYTES = 512 << 20
+"""FP32 outputs of the samples that judge are held in memory; fewer samples judge where theirs (a vocabulary at each step of a text) take more."""
 _FP32_NOISE = 1e-8
 """Share of an output's square that rounding in FP32 may change: (1e-4)², three decimal digits above its resolution, for errors grow from layer to layer."""
 
@@ -116,7 +118,7 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
         scratch: A folder for models on the way; the one that is given back lies in it, if anything was kept.
 
     """
-    judges = FirstSamples(work.search, _JUDGING)
+    judges = _judges(path, work)
     wanted = _outputs(Runtime(path), judges, work.feeding)
     best = Improved(path, table, {}, Story(steps=()))
     error, ranges = _error(best, work, wanted, judges)
@@ -138,6 +140,12 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
         if kept:
             best, error, ranges = new, after, chosen
     return replace(best, story=Story(steps=tuple(steps)))
+
+
+def _judges(path: Path, work: Work) -> FirstSamples:
+    """The first samples that judge, as many as the outputs of the first one leave room for."""
+    size = sum(array.nbytes for outputs in _outputs(Runtime(path), FirstSamples(work.search, 1), work.feeding) for array in outputs.values())
+    return FirstSamples(work.search, max(1, min(_JUDGING, _JUDGED_BYTES // max(size, 1))))
 
 
 def _finite(error: float) -> float | None:
