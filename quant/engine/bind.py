@@ -15,6 +15,7 @@ from evaluators import METRICS
 from quant.core.digest import digest_of, digest_of_file
 from quant.core.protocols import Calibrator, Metric
 from quant.core.registry import Registry, did_you_mean
+from quant.costs import COSTS, CostModel
 from quant.data.code import load_function
 from quant.data.processors import PROCESSORS
 from quant.engine.mixing.binding import BoundPlan, bind_plan
@@ -38,6 +39,7 @@ REGISTRIES: Mapping[str, Registry[Any]] = {
     "metric": METRICS,
     "processor": PROCESSORS,
     "estimator": ESTIMATORS,
+    "cost": COSTS,
 }
 """The registries of everything that a recipe can name, by noun."""
 
@@ -138,7 +140,8 @@ def _plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapping[
     if spec is None:
         return None
     estimator: Estimator = _make(loaded, ESTIMATORS, spec.estimator, ("plan", "estimator"))
-    return bind_plan(loaded, schemes, metrics, estimator=estimator, costs=None)
+    costs: CostModel | None = _make(loaded, COSTS, spec.costs, ("plan", "costs")) if spec.costs is not None else None
+    return bind_plan(loaded, schemes, metrics, estimator=estimator, costs=costs)
 
 
 def scheme_uses(recipe: Recipe) -> tuple[tuple[Use, ...], Location]:
@@ -180,7 +183,8 @@ def _plan_uses(recipe: Recipe) -> list[tuple[Registry[Any], Use, Location]]:
     plan = recipe.plan
     if plan is None:
         return []
-    return [(ESTIMATORS, plan.estimator, ("plan", "estimator"))]
+    costs: list[tuple[Registry[Any], Use, Location]] = [(COSTS, plan.costs, ("plan", "costs"))] if plan.costs is not None else []
+    return [(ESTIMATORS, plan.estimator, ("plan", "estimator")), *costs]
 
 
 def _make(loaded: LoadedRecipe, registry: Registry[Any], use: Use, location: Location) -> Any:
@@ -230,6 +234,14 @@ def _gates(loaded: LoadedRecipe, metrics: Mapping[str, Metric]) -> tuple[tuple[s
         where = loaded.where(("gate", number, "metric"))
         if gate.metric is not None and gate.metric not in metrics:
             raise RecipeError(f"the gate's metric {gate.metric!r} is none of evaluation.metrics", where=where, hint=did_you_mean(gate.metric, list(metrics)))
+        titles = [spec.title for spec in loaded.recipe.evaluation.slices]
+        for place, title in enumerate(gate.slices):
+            if title not in titles:
+                where = loaded.where(("gate", number, "slices", place))
+                raise RecipeError(f"{title!r} is none of evaluation.slices", where=where, hint=did_you_mean(title, titles))
+        if gate.sequential != loaded.recipe.gate[0].sequential:
+            where = loaded.where(("gate", number, "sequential"))
+            raise RecipeError("some gates look early and others do not, or at other times", where=where, hint="write the same `sequential` for each gate")
         if metrics:
             gates.append((gate.metric or next(iter(metrics)), gate))
     return tuple(gates)

@@ -18,6 +18,7 @@ from quant.engine.delivering import deliver
 from quant.engine.folder import open_folder, write_folder
 from quant.engine.jobs import Job, Statistics
 from quant.engine.judging import judged, one_line
+from quant.engine.mixing.closing import mixed_candidate
 from quant.engine.prepare import prepare
 from quant.engine.reporting import Clock, Findings, make_report
 from quant.engine.summary import Outcome
@@ -77,11 +78,16 @@ def _run(bound: Bound, output: Path, clock: Clock, *, trust_code: bool) -> Repor
         statistics.gather()  # before the long work of evaluating FP32
     reference = workshop.evaluate_baseline()
     outcomes, baselines = _candidates(workshop, jobs, statistics, reference, choosing)
+    mixed = [
+        mixed_candidate(workshop, target, jobs, statistics, reference=reference, uniform=outcomes, baseline=base)
+        for target, base in (baselines.items() if bound.plan is not None else ())
+    ]
+    outcomes += [found.outcome for found in mixed]
     delivering = deliver(workshop, outcomes, baselines, reference)
     outcomes += delivering.outcomes
     times = _times(workshop, outcomes, baselines) if choosing is None else (choosing.latency, choosing.first)
     findings = Findings(reference, statistics.table, outcomes, baselines, *times, choosing.choices() if choosing is not None else ())
-    findings = replace(findings, delivered=delivering.delivered)
+    findings = replace(findings, delivered=delivering.delivered, mixing=tuple(found.row for found in mixed if found.row is not None))
     report = make_report(workshop, findings, clock)
     write_folder(output, report, outcomes, baselines, statistics.table)
     return report

@@ -1,0 +1,225 @@
+"""From sensitivity and cost to a candidate: the closed loop for one target, and what the report tells of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quant.core.documents import Artifact, PrecisionPlan
+from quant.core.sensitivity import SensitivityProfile
+from quant.engine.candidates import Baseline, Built, Workshop
+from quant.engine.exported import graph_in, keep_graph, share_graph
+from quant.engine.jobs import Job, Statistics
+from quant.engine.judging import judged, one_line
+from quant.engine.mixing.binding import TITLE
+from quant.engine.mixing.explaining import left_out
+from quant.engine.mixing.ground import FLOAT, Ground
+from quant.engine.mixing.pricing import priced
+from quant.engine.mixing.profiling import profiled
+from quant.engine.mixing.searching import Search
+from quant.engine.summary import Outcome
+from quant.errors import QuantError, RunError
+from quant.graph.layers import match_layers
+from quant.graph.together import together
+from quant.planner.loop import Action, Closed, Joint, Step, close
+from quant.planner.problem import ERROR, Effect, Goal, Problem
+from quant.planner.solve import solve
+from quant.report.mixing import EffectRow, FrontPoint, MixingRow, PlanStep
+from quant.report.words import count
+from quant.stages.first_run import ARTIFACT_FILE
+
+_PLAN = "plan.json"
+_EIGHT_BITS = ("int8", "fp8")
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """What was found for one target.
+
+    Args:
+        outcome: The candidate.
+        row: How it was found, for the report; None where nothing could be looked for.
+    """
+
+    outcome: Outcome
+    row: MixingRow | None = None
+
+
+def mixed_candidate(
+    workshop: Workshop, target: str, jobs: Sequence[Job], statistics: Statistics, *, reference: Baseline, uniform: Sequence[Outcome], baseline: Built
+) -> Mixed:
+    """The cheapest plan for `target` that passes, of all formats that may be mixed.
+
+    Args:
+        workshop: What all candidates share.
+        target: Title of the target.
+        jobs: What the schemes were planned as there.
+        statistics: What calibration saw.
+        reference: FP32 on the evaluation samples.
+        uniform: What became of the schemes alone on this target.
+        baseline: The FP32 artifact.
+
+    Raises:
+        RunError: The disk is full, or cannot be written.
+    """
+    ground = Ground(workshop, target, {job.scheme: job for job in jobs if job.target == target}, statistics)
+    if not ground.titles:
+        why = "; ".join(f"{f}: {reason}" for f, reason in ground.left_out.items())
+        return Mixed(Outcome(TITLE, target, status="not applicable", reason=f"no format is left to mix: {why}"))
+    try:
+        return _Closing(workshop, ground, reference, uniform, baseline).run()
+    except RunError:
+        raise
+    except QuantError as error:
+        return Mixed(Outcome(TITLE, target, status="failed", reason=one_line(error), fails=True))
+
+
+class _Closing:
+    def __init__(self, workshop: Workshop, ground: Ground, reference: Baseline, uniform: Sequence[Outcome], baseline: Built) -> None:
+        self.workshop, self.ground, self.reference = workshop, ground, reference
+        self.uniform = {o.scheme: o for o in uniform if o.target == ground.target}
+        self.baseline = baseline
+        self.search = Search(ground)
+
+    def run(self) -> Mixed:
+        """All of it."""
+        self.profile = profiled(self.ground, self.search)
+        self.prices = priced(self.ground, self.baseline, {f: self.uniform.get(title) for f, title in self.ground.titles.items()})
+        problem = self.problem()
+        closed = self.closed(problem)
+        best, ended = self.chosen(closed)
+        row = self.row(closed, best, ended)
+        if best is None:
+            return Mixed(Outcome(TITLE, self.ground.target, status="not applicable", reason=ended), row)
+        plan = self.ground.plan(best, {out.layer: " ".join(out.why) for out in row.left_out})
+        return Mixed(self.judged(plan), row)
+
+    def problem(self) -> Problem:
+        """Effects, costs, groups and pins."""
+        spec, layers = self.ground.bound.spec, self.workshop.prepared.layers
+        effects = {layer: {f: self._effect(layer, f) for f in formats if self._known(layer, f)} for layer, formats in self.ground.formats.items()}
+        pins = {name: f for pattern, f in spec.keep.items() for name in sorted(match_layers(layers, [pattern]))}
+        groups = together(layers, self.ground.engine.dialect, more=spec.together, apart=spec.apart)
+        families = tuple(frozenset({f}) for f in _EIGHT_BITS if f in self.ground.titles)
+        return Problem(effects, self.prices.tables, tuple(g.layers for g in groups), pins, families if len(families) > 1 else ())
+
+    def _known(self, layer: str, number_format: str) -> bool:
+        return self.profile.knows(layer, number_format)
+
+    def _effect(self, layer: str, number_format: str) -> Effect:
+        found = self.profile.effect(layer, number_format)
+        return Effect(found.value, found.standard_error)
+
+    def closed(self, problem: Problem) -> Closed:
+        """The closed loop; with budgets, the most accurate plan within them, measured once."""
+        spec = self.ground.bound.spec
+        if not spec.within:
+            end = time.monotonic() + spec.time_limit
+            return close(problem, self.search.measure, cost=spec.minimize, over=lambda: time.monotonic() > end)
+        whole = dict.fromkeys(problem.effects, FLOAT)
+        within: dict[str, float] = {name: share * problem.costs[name].total(whole) for name, share in spec.within.items()}
+        found = solve(problem, Goal(minimize=ERROR, within=within))
+        joint = self.search.measure(found.choices)
+        step = Step("front", found.choices, found.error, found.costs[spec.minimize], joint, "the most accurate plan within the budgets")
+        return Closed(found.choices, (step,), (found,), problem, in_time=True)
+
+    def chosen(self, closed: Closed) -> tuple[Mapping[str, str] | None, str]:
+        """The plan that is delivered, and how the search ended; a scheme alone where that passed and is predicted to cost less."""
+        cost = self.ground.bound.spec.minimize
+        table = closed.problem.costs[cost]
+        best, ended = closed.best, ""
+        for f, title in self.ground.titles.items():
+            found = self.uniform.get(title)
+            choices = self._everywhere(f)
+            if found is None or found.verdict != "pass" or (best is not None and table.total(choices) >= table.total(best)):
+                continue
+            better = [s for s in closed.front if s.costs[cost] <= table.total(choices) and s.error.value <= closed.problem.error(choices).value]
+            best = better[0].choices if better else choices
+            ended = f"{title} passes on the evaluation samples, and nothing that costs more is better: the plan is {'as good' if better else title}."
+        if best is None:
+            return None, "No quantization fits: no plan passes on the search samples." if closed.in_time else "The time was over before any plan passed."
+        quantized = sum(f != FLOAT for f in best.values())
+        told = f"{quantized} of {count(len(best), 'layer')} quantized, found by measuring {count(len(closed.steps), 'plan')}"
+        return best, f"{ended or ('The cheapest plan that passes' if closed.in_time else 'The best plan when the time was over')}: {told}."
+
+    def _everywhere(self, number_format: str) -> dict[str, str]:
+        quantized = set(self.ground.plans[number_format].quantized)
+        return {layer: number_format if layer in quantized else FLOAT for layer in self.ground.formats}
+
+    def judged(self, plan: PrecisionPlan) -> Outcome:
+        """The plan as a candidate, on the evaluation samples."""
+        engine = self.ground.engine
+        emulated = next((why for f in self.ground.titles if (why := engine.emulates(f)) is not None), None)
+        return judged(self.workshop, lambda: self.build(plan), self.reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated)
+
+    def build(self, plan: PrecisionPlan) -> Built:
+        """Write the artifact of `plan`."""
+        ground, base = self.ground, self.ground.base
+
+        def produce(folder: Path) -> None:
+            model, done, _ = ground.write(plan)
+            keep_graph(model, folder)
+            artifact = self.workshop.export(model, folder / "files", scheme=TITLE, target=ground.target)
+            share_graph(folder, artifact, folder / "files")
+            artifact.save(folder / "files" / ARTIFACT_FILE)
+            done.save(folder / _PLAN)
+
+        folder = self.workshop.cache.stage(f"apply:{TITLE} on {ground.target}", {**ground.key, "plan": plan.digest}, produce)
+        artifact, done = Artifact.load(folder / "files" / ARTIFACT_FILE), PrecisionPlan.load(folder / _PLAN)
+        return Built(TITLE, ground.target, artifact, folder / "files", done, {}, graph_in(folder), base.story, base.table)
+
+    def row(self, closed: Closed, best: Mapping[str, str] | None, ended: str) -> MixingRow:
+        """How it was found."""
+        table = closed.problem.costs[self.ground.bound.spec.minimize]
+        profile: SensitivityProfile = self.profile
+        notes = [*profile.notes, *self.prices.notes, *(f"{f} is not mixed: {why}" for f, why in self.ground.left_out.items())]
+        pairs = (f"{i.one} and {i.other} together add {i.effect:.3g} to the error" for i in closed.problem.interactions)
+        effects = tuple(
+            EffectRow(layer=e.layer, format=e.format, value=e.value, standard_error=e.standard_error, cost=table.cost(e.layer, e.format))
+            for e in profile.effects
+            if e.part == "both" and e.layer in closed.problem.effects and e.format in closed.problem.effects[e.layer]
+        )
+        return MixingRow(
+            target=self.ground.target,
+            formats=tuple(self.ground.titles),
+            measure=profile.measure,
+            estimator=profile.estimator,
+            samples=profile.samples,
+            cost=table.source,
+            unit=table.unit,
+            estimated=table.estimated,
+            ended=ended,
+            steps=tuple(_step(step) for step in closed.steps),
+            front=tuple(FrontPoint(error=s.error.value, cost=s.costs[self.ground.bound.spec.minimize], quantized=_count(s.choices)) for s in closed.front),
+            uniform=tuple(self._point(title, self._everywhere(f), closed.problem) for f, title in self.ground.titles.items()),
+            effects=effects,
+            left_out=left_out(self.ground, closed.problem, best, profile, cost=self.ground.bound.spec.minimize) if best is not None else (),
+            notes=(*notes, *pairs),
+        )
+
+    def _point(self, name: str, choices: Mapping[str, str], problem: Problem) -> FrontPoint:
+        cost = problem.costs[self.ground.bound.spec.minimize].total(choices)
+        return FrontPoint(name=name, error=problem.error(choices).value, cost=cost, quantized=_count(choices))
+
+
+def _step(step: Step) -> PlanStep:
+    action: Action = step.action
+    joint: Joint = step.joint
+    return PlanStep(
+        action=action,
+        told=step.told,
+        quantized=_count(step.choices),
+        predicted=step.predicted.value,
+        predicted_error=step.predicted.error,
+        measured=joint.error,
+        measured_error=joint.standard_error,
+        cost=step.cost,
+        passes=joint.passes,
+        said=joint.told,
+    )
+
+
+def _count(choices: Mapping[str, str]) -> int:
+    return sum(f != FLOAT for f in choices.values())
