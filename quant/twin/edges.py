@@ -62,7 +62,7 @@ class EdgeRun(fx.Interpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         """As `fx.Interpreter` does, and keep it if it is asked for."""
-        out = super().run_node(n)
+        out = getattr(self, n.op)(n.target, *self.fetch_args_kwargs_from_env(n))  # without the traces that `fx` keeps of every node
         place = self._common.get(n)
         if place is not None:
             out = out if out.requires_grad else _start(out)
