@@ -213,8 +213,8 @@ class EngineProfile(Document):
         target: The serving engine, with its version.
         scheme: The artifact's scheme.
         machine: What it ran on, and with how many threads.
-        runs: Runs that medians are of.
-        total_ms: Milliseconds of a whole run, by the engine's own account, median.
+        runs: Runs that the medians of kernels are of.
+        total_ms: Milliseconds of the quickest whole run, without the profiler.
         kernels: Every kernel that ran, in the engine's order.
     """
 
@@ -229,3 +229,31 @@ class EngineProfile(Document):
     def kernel_ms(self) -> float:
         """Milliseconds of all kernels together."""
         return sum(kernel.ms for kernel in self.kernels)
+
+
+class ConversionTimes(Document):
+    """What it takes to bring a tensor into a format, and back into the body's, measured at a few sizes.
+
+    Args:
+        enter: (elements, milliseconds), by rising size.
+        leave: The same for the way back.
+    """
+
+    enter: tuple[tuple[int, float], ...]
+    leave: tuple[tuple[int, float], ...]
+
+
+def time_of(elements: int, measured: tuple[tuple[int, float], ...]) -> float:
+    """Milliseconds for a tensor of `elements`, between the sizes that were measured; beyond the largest, in proportion.
+
+    Example:
+        >>> time_of(200, ((100, 1.0), (300, 2.0))), time_of(600, ((100, 1.0), (300, 2.0)))
+        (1.5, 4.0)
+    """
+    before = measured[0]
+    for size, ms in measured:
+        if elements <= size:
+            share = 1.0 if size == before[0] else (elements - before[0]) / (size - before[0])
+            return before[1] + share * (ms - before[1])
+        before = size, ms
+    return before[1] * elements / before[0]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 import numpy.typing as npt
 import onnx_ir as ir
 
+from quant.core.costs import EngineProfile
 from quant.core.dialect import Dialect
 from quant.core.documents import Artifact, Audit, PrecisionPlan
 from quant.core.registry import Options, Registry
@@ -99,6 +100,21 @@ class Target(Protocol):
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """What the engine runs for every layer of `plan`; `layers` gives the output tensor of each."""
+        ...
+
+
+@runtime_checkable
+class Profiles(Protocol):
+    """A target whose engine tells what each of its kernels takes."""
+
+    def profile(
+        self, artifact: Artifact, folder: Path, feeds: Sequence[Mapping[str, npt.NDArray[Any]]], layers: Mapping[str, str], *, threads: int, runs: int
+    ) -> EngineProfile:
+        """Times of kernels on `feeds`, and the layers that they compute; `layers` gives the output tensor of each.
+
+        Raises:
+            TargetError: The engine does not tell, with these options.
+        """
         ...
 
 

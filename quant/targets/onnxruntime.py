@@ -7,16 +7,17 @@ convolutions and what stands between them (they fuse to `QLinearConv`, `QLinearA
 
 from __future__ import annotations
 
-import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy.typing as npt
 import onnx_ir as ir
 
+from quant.core.costs import EngineProfile
 from quant.core.dialect import Dialect, Float8, Int4Form
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
@@ -27,6 +28,8 @@ from quant.graph.rectified import spell_out_bounds
 from quant.graph.runtime import Runtime, plain_options
 from quant.targets import TARGETS, Availability, Shapes
 from quant.targets.nvidia.options import engine_dialect
+from quant.targets.ort.names import PREPARING, find, names_of
+from quant.targets.ort.profiling import profile
 from quant.targets.ort.providers import ProviderOptions, missing, provider_list
 
 INTEGER_KERNELS = frozenset(
@@ -35,7 +38,6 @@ INTEGER_KERNELS = frozenset(
 INT4_KERNELS = frozenset({"MatMulNBits", "GatherBlockQuantized"})
 _INT4_BITS = 4
 _BLOCK_SIZES = (32, 64, 128, 16, 256)
-_FUSED = re.compile(r"(/\w+Fusion/?)+")  # what is added to the name of a layer that is merged, as in `layer/MatMulScaleFusion/`
 _SINGLE_FILE_BELOW_BYTES = 1 << 30
 
 
@@ -157,9 +159,26 @@ class OnnxRuntime:
         rows = []
         for choice in plan.layers:
             output = layers[choice.layer]
-            kernel, runs = _find(kernels, choice.layer, output) or _find(named(), choice.layer, output) or ("(not found)", "unknown")
+            kernel, runs = find(kernels, choice.layer, output) or find(named(), choice.layer, output) or ("(not found)", "unknown")
             rows.append(AuditRow(layer=choice.layer, planned=choice.format, runs=runs, kernel=kernel, agrees=runs == choice.format))
         return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(rows))
+
+    def profile(
+        self, artifact: Artifact, folder: Path, feeds: Sequence[Mapping[str, npt.NDArray[Any]]], layers: Mapping[str, str], *, threads: int, runs: int
+    ) -> EngineProfile:
+        """What each kernel takes, by ONNX Runtime's own profiler.
+
+        Raises:
+            TargetError: The model runs within TensorRT, whose kernels ONNX Runtime does not see.
+        """
+        import onnxruntime as ort  # noqa: PLC0415 - heavy
+
+        if self.options.provider == "tensorrt":
+            raise TargetError("ONNX Runtime does not see the kernels that it gives to TensorRT", hint="take another cost model, such as roofline")
+        timed = profile(folder / artifact.main, feeds, layers, providers=provider_list(self.options), threads=threads, runs=runs)
+        machine = f"{self.options.provider}, {threads} {'thread' if threads == 1 else 'threads'}"
+        version = f"{self.kind} {ort.__version__}"
+        return EngineProfile(target=version, scheme=artifact.scheme, machine=machine, runs=runs, total_ms=timed.total_ms, kernels=timed.kernels)
 
 
 def _kernels(path: Path, told: ProviderOptions, *, layout: bool = True) -> dict[str, tuple[str, str]]:
@@ -179,25 +198,13 @@ def _kernels(path: Path, told: ProviderOptions, *, layout: bool = True) -> dict[
         for node in graph:
             half = told.provider != "cpu" and any(v.dtype == ir.DataType.FLOAT16 for v in node.outputs)
             entry = node.op_type, "int8" if node.op_type in INTEGER_KERNELS else "int4" if _reads_int4(node) else "fp16" if half else "fp32"
-            weights = [v for v in node.inputs if v is not None and v.name in graph.initializers]
-            if node.op_type in {"DequantizeLinear", "QuantizeLinear", "DynamicQuantizeLinear", "Cast"}:
+            if node.op_type in PREPARING:
                 continue  # they prepare a layer's inputs, they do not compute it
-            # An activation that melts into a Gemm leaves it the name `fused NAME`.
-            own = str(node.name).removeprefix("fused ")
-            for name in (node.name, own, own.split("/MatMulAddFusion")[0], *(v.name for v in (*node.outputs, *weights))):
-                found.setdefault(str(name), entry)
+            for name in names_of(node, graph.initializers):
+                found.setdefault(name, entry)
         return found
 
 
 def _reads_int4(node: ir.Node) -> bool:
     """Whether `node` multiplies, or looks up, weights of 4 bits as they are."""
     return node.op_type in INT4_KERNELS and attribute(node, "bits", _INT4_BITS) == _INT4_BITS
-
-
-def _find(kernels: Mapping[str, tuple[str, str]], layer: str, output: str) -> tuple[str, str] | None:
-    """The kernel that computes `layer`: found by its weight, by its own name or what it was rewritten to, or by what it makes."""
-    for name in (f"{layer}_weight_quantized", layer, f"{layer}_MatMulInteger", output, f"{output}_quantized"):
-        if name in kernels:
-            return kernels[name]
-    fused = (entry for name, entry in kernels.items() if name.startswith(layer) and _FUSED.fullmatch(name, len(layer)))
-    return next(fused, None)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from quant.core.costs import EngineProfile
 from quant.core.dialect import Dialect, Float8, Int4Form
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
@@ -35,6 +36,7 @@ from quant.graph.model import write_model
 from quant.graph.zero_points import move_zero_points
 from quant.targets import TARGETS, Availability, Shapes, TargetOptions
 from quant.targets.vino.compiling import GROUP, compile_model, said
+from quant.targets.vino.profiling import profile
 from quant.targets.vino.rounding import rounds_in_groups
 
 MODEL_FILE = "model.xml"
@@ -60,6 +62,7 @@ class OpenVino:
         integer=frozenset({"Conv", "Gemm", "MatMul"}),
         dynamic=frozenset({"Gemm", "MatMul"}),
         dynamic_group=64,
+        dynamic_outputs=2,
         activations=UINT8,
         operands=INT8,
         weights=INT8,
@@ -69,7 +72,7 @@ class OpenVino:
         integer_bias=frozenset(),
         left_operands=INT8,
         fp8=Float8(frozenset({"Conv", "Gemm", "MatMul"})),
-        int4=Int4Form(products="dequantize", tables="multiply", sizes=(32, 64, 128, 16, 256), pads=False, asymmetric=True),
+        int4=Int4Form(products="dequantize", tables="multiply", sizes=(32, 64, 128, 16, 256), pads=False, asymmetric=True, least_outputs=2),
     )
 
     class Options(TargetOptions):
@@ -140,6 +143,21 @@ class OpenVino:
             kernel, runs = graphs.find(choice.layer, layers[choice.layer])
             rows.append(AuditRow(layer=choice.layer, planned=choice.format, runs=runs, kernel=kernel, agrees=runs == choice.format))
         return Audit(target=self.kind, scheme=artifact.scheme, rows=tuple(rows))
+
+    def profile(
+        self, artifact: Artifact, folder: Path, feeds: Sequence[Mapping[str, npt.NDArray[Any]]], layers: Mapping[str, str], *, threads: int, runs: int
+    ) -> EngineProfile:
+        """What each kernel takes, by OpenVINO's own performance counters."""
+        import openvino  # noqa: PLC0415 - optional, heavy
+
+        path = folder / artifact.main
+        compiled = compile_model(path, threads=threads, PERF_COUNT="YES")
+        graphs = _Graphs(openvino.Core().read_model(path), compiled.get_runtime_model(), group=int(compiled.get_property(GROUP)))
+        kernels = {layer: kernel.get_friendly_name() for layer, output in layers.items() if (kernel := graphs.kernel(layer, output)) is not None}
+        timed = profile(compiled, compile_model(path, threads=threads), feeds, kernels, runs=runs)
+        machine = f"CPU, {threads} {'thread' if threads == 1 else 'threads'}"
+        told = f"{self.kind} {version('openvino')}"
+        return EngineProfile(target=told, scheme=artifact.scheme, machine=machine, runs=runs, total_ms=timed.total_ms, kernels=timed.kernels)
 
 
 class OpenVinoSession:
@@ -215,6 +233,16 @@ class _Graphs:
 
     def find(self, layer: str, output: str) -> tuple[str, str]:
         """(kernel, format) that computes `layer`, which makes the tensor `output`."""
+        found = self._found(layer, output)
+        return _NOT_FOUND if found is None else found[1:]
+
+    def kernel(self, layer: str, output: str) -> Any:
+        """The kernel that computes `layer`, which makes the tensor `output`; None when there is none."""
+        found = self._found(layer, output)
+        return None if found is None else found[0]
+
+    def _found(self, layer: str, output: str) -> tuple[Any, str, str] | None:
+        """(kernel, what it is called, format) of a layer."""
         for name in (layer, f"{layer}/WithoutBiases", output):
             op = self._written.get(name)
             kernel = self._home.get(name) or (self._behind(op) if op is not None else None)
@@ -224,19 +252,25 @@ class _Graphs:
             if kind in _WEIGHT_PORTS:
                 weight = kernel.input(_WEIGHT_PORTS[kind]).get_element_type()
                 if _short(weight) in _INT4:
-                    return f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, weights in {_short(weight)})", "int4"
-                if self._group and op is not None and op.get_type_name() == "MatMul" and _short(weight) in _INTEGERS and rounds_in_groups(op, self._group):
-                    return f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, activations in i8 by groups of {self._group})", "int8"
+                    return kernel, f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, weights in {_short(weight)})", "int4"
+                product = self._product(layer)
+                if self._group and product is not None and _short(weight) in _INTEGERS and rounds_in_groups(product, self._group):
+                    return kernel, f"{kind} ({_told(kernel, 'primitiveType').removeprefix('undef_')}, activations in i8 by groups of {self._group})", "int8"
             if kind == "Gather":
-                return kind, _FORMATS.get(_short(kernel.input(0).get_element_type()), "unknown")
+                return kernel, kind, _FORMATS.get(_short(kernel.input(0).get_element_type()), "unknown")
             if kind in _PRODUCT_KERNELS:
                 primitive = _told(kernel, "primitiveType")
                 # Which code runs may be chosen at the first request (`undef_I8`); what it computes in is settled before.
-                return f"{kind} ({primitive.removeprefix('undef_')})", _FORMATS.get(primitive.rsplit("_", 1)[-1].lower(), "unknown")
+                return kernel, f"{kind} ({primitive.removeprefix('undef_')})", _FORMATS.get(primitive.rsplit("_", 1)[-1].lower(), "unknown")
             if kind == "Subgraph" and op is not None:
                 integers = all(self._is_integer(op.input(i).get_source_output().get_node(), kernel) for i in range(op.get_input_size()))
-                return f"{kind} ({_told(kernel, 'primitiveType')})", "int8" if integers else "fp32"
-        return _NOT_FOUND
+                return kernel, f"{kind} ({_told(kernel, 'primitiveType')})", "int8" if integers else "fp32"
+        return None
+
+    def _product(self, layer: str) -> Any:
+        """The product of `layer` as it was written; what adds its bias may bear the layer's name."""
+        found = (self._written.get(name) for name in (layer, f"{layer}/WithoutBiases"))
+        return next((op for op in found if op is not None and op.get_type_name() == "MatMul"), None)
 
     def _behind(self, op: Any) -> Any:
         """The kernel of what `op` goes into, when nothing says where `op` itself is: it was fused with that.
