@@ -54,6 +54,17 @@ class Use(BaseModel):
         return dict(self.model_extra or {})
 
 
+def _several(value: object) -> object:
+    """One thing, or several, as a tuple. Lists within become tuples, too: behind a validator of ours nothing is checked as JSON any more, where a list may."""
+    return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else (_tuples(value),)
+
+
+def _tuples(value: object) -> object:
+    if isinstance(value, list | tuple):
+        return tuple(map(_tuples, value))
+    return {key: _tuples(inner) for key, inner in value.items()} if isinstance(value, dict) else value
+
+
 def _use(value: object) -> object:
     return {"kind": value} if isinstance(value, str) else value
 
@@ -272,12 +283,10 @@ class Recipe(Section):
     evaluation: EvaluationSpec = EvaluationSpec()
     gate: Annotated[
         tuple[GateSpec, ...],
-        BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=GateSpec | tuple[GateSpec, ...]),
+        BeforeValidator(_several, json_schema_input_type=GateSpec | tuple[GateSpec, ...]),
     ] = Field((GateSpec(),), min_length=1, description="one gate, or several: a candidate must pass all")
     plan: PlanSpec | None = Field(None, description="also look for a plan that mixes the formats of the schemes; needs search samples")
-    on_fail: Annotated[
-        tuple[UseOf, ...], BeforeValidator(lambda v: tuple(v) if isinstance(v, list | tuple) else (v,), json_schema_input_type=UseOf | tuple[UseOf, ...])
-    ] = Field(
+    on_fail: Annotated[tuple[UseOf, ...], BeforeValidator(_several, json_schema_input_type=UseOf | tuple[UseOf, ...])] = Field(
         (), description="schemes that are tried in turn on a target on which nothing passes; behind them stands FP32, so that there is something to deploy"
     )
     latency: LatencySpec = LatencySpec()
