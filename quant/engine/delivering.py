@@ -14,7 +14,7 @@ from quant.engine.judging import judged, one_line
 from quant.engine.summary import Outcome, artifact_folder, worst
 from quant.engine.training import training_obstacle
 from quant.errors import QuantError, RunError
-from quant.report.document import Delivered
+from quant.report.delivered import Delivered
 from quant.schemes import study_of
 
 

@@ -24,8 +24,8 @@ from quant.engine.summary import (
     overall,
 )
 from quant.engine.timing import timed_threads
-from quant.report.delivered import delivered_sentence, delivered_verdict
-from quant.report.document import Choice, Delivered, Report, Timings
+from quant.report.delivered import Delivered, delivered_sentence, delivered_verdict
+from quant.report.document import Choice, Report, Timings
 from quant.report.mixing import MixingRow
 from quant.report.sentence import verdict_sentence
 

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quant.core.documents import Decision
-from quant.report.document import Delivered
+from quant.core.documents import Decision, Document
 from quant.report.words import one_line
 
 _FP32 = "fp32"
+
+
+class Delivered(Document):
+    """What is delivered on one target, where the recipe says what to do when nothing passes.
+
+    Args:
+        target: The serving engine.
+        scheme: The candidate, the fallback, or `fp32`; None when FP32 itself fails there.
+        artifact: Its folder within the run's; None likewise.
+        reason: What became of all that stood before it; empty where a candidate of the recipe passes.
+    """
+
+    target: str
+    scheme: str | None
+    artifact: str | None
+    reason: str
 
 
 def delivered_verdict(found: Sequence[Delivered]) -> Decision | None:

@@ -13,6 +13,7 @@ from pydantic import Field
 from evaluators.agreement import Agreement
 from quant.core.digest import digest_of
 from quant.core.documents import AuditRow, Decision, Document, LayerChoice, Verdict
+from quant.report.delivered import Delivered
 from quant.report.mixing import MixingRow
 
 REPORT_VERSION = 1
@@ -322,22 +323,6 @@ class Choice(Document):
     target: str
     scheme: str | None
     steps: tuple[str, ...]
-
-
-class Delivered(Document):
-    """What is delivered on one target, where the recipe says what to do when nothing passes.
-
-    Args:
-        target: The serving engine.
-        scheme: The candidate, the fallback, or `fp32`; None when FP32 itself fails there.
-        artifact: Its folder within the run's; None likewise.
-        reason: What became of all that stood before it; empty where a candidate of the recipe passes.
-    """
-
-    target: str
-    scheme: str | None
-    artifact: str | None
-    reason: str
 
 
 class Timings(Document):

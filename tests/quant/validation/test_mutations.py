@@ -15,7 +15,7 @@ SPEC = importlib.util.spec_from_file_location("mutations", Path(__file__).with_n
 bench = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(bench)
 
-QUICK = {"a scale is doubled", "it was calibrated on noise", "the report is edited"}
+QUICK = {"a scale is doubled", "the report is edited"}
 CASES = [
     pytest.param(name, hidden, marks=() if name in QUICK and hidden else pytest.mark.slow, id=f"{name}, {'hidden' if hidden else 'open'}")
     for name, hidden in itertools.product(bench.MUTATIONS, (False, True))
@@ -54,10 +54,10 @@ def test_there_are_more_than_twenty_ways():
 
 
 @pytest.mark.parametrize(("name", "hidden"), CASES)
-def test_a_broken_run_fails_and_what_is_broken_is_named(name, hidden, delivered, others, tmp_path):
+def test_a_broken_run_fails_and_what_is_broken_is_named(name, hidden, delivered, request, tmp_path):
     broken = delivered.copy(tmp_path / "broken")
     mutation = bench.MUTATIONS[name]
-    mutation.apply(broken, others)
+    mutation.apply(broken, None if name in QUICK else request.getfixturevalue("others"))
     if hidden:
         bench.rehash(broken)
     found = delivered.validate(broken)

@@ -47,6 +47,7 @@ def test_validate_prints_and_writes_what_it_finds_and_exits_with_0(cli, delivere
     assert summary.read_text(encoding="utf-8").startswith("### Pass: int8 on onnxruntime may go out")
 
 
+@pytest.mark.slow
 def test_a_broken_run_is_told_in_every_form_and_exits_with_1(cli, delivered, tmp_path):
     broken = delivered.copy(tmp_path / "broken")
     path = broken / "report.md"
@@ -63,6 +64,7 @@ def test_a_broken_run_is_told_in_every_form_and_exits_with_1(cli, delivered, tmp
     assert ET.parse(tmp_path / "junit.xml").getroot().get("failures") == "2"
 
 
+@pytest.mark.slow
 def test_limits_that_hold_are_told_and_one_that_does_not_fails(delivered, tmp_path):
     limits = {**CONFTEST_RECIPE_LIMITS, "first_inference_s": 600, "memory_mib": 100_000, "p99_ms": 60_000, "throughput_per_s": 0.001, "size_mib": 10}
     found = delivered.validate(data=changed(delivered, tmp_path, limits=limits))
@@ -75,6 +77,7 @@ def test_limits_that_hold_are_told_and_one_that_does_not_fails(delivered, tmp_pa
     assert re.fullmatch(r"\S+ MiB, at most 0.001 is allowed", by_name(found)["limits"].findings[0].what)
 
 
+@pytest.mark.slow
 def test_a_recipe_that_differs_from_the_run_s_is_told_key_by_key(delivered, tmp_path):
     found = delivered.validate(data=changed(delivered, tmp_path, gate={"max_drop": 0.02}, description="says nothing"))
     told = [str(finding) for finding in by_name(found)["sources"].findings]
@@ -83,6 +86,7 @@ def test_a_recipe_that_differs_from_the_run_s_is_told_key_by_key(delivered, tmp_
     assert any("the limits of its gates is [0.05], now [0.02]" in str(finding) for finding in by_name(found)["report"].findings)
 
 
+@pytest.mark.slow
 def test_an_artifact_apart_from_its_run_is_held_to_an_fp32_model(cli, delivered, tmp_path):
     place = shutil.copytree(delivered.folder / "artifacts/onnxruntime/int8", tmp_path / "artifact")
     told = ["--baseline", delivered.recipe.with_name("digits.onnx"), "--data", delivered.recipe, "--work", delivered.work]
@@ -111,6 +115,7 @@ def test_what_cannot_be_validated_is_refused(folder, told, message, delivered, t
         delivered.validate(places[folder], **told)
 
 
+@pytest.mark.slow
 def test_a_run_of_which_nothing_passed_is_refused_unless_a_candidate_is_named(delivered, tmp_path):
     copy = delivered.copy(tmp_path / "copy")
     report = load_report(copy)
@@ -155,6 +160,7 @@ def test_where_nothing_passes_the_fallback_is_delivered_with_the_reason_and_vali
     assert {check.candidate for check in found.checks} == {"", "fp16 on onnxruntime"}
 
 
+@pytest.mark.slow
 def test_fp32_stands_behind_every_fallback(delivered, tmp_path):
     done, recipe = fallen(delivered, tmp_path, on_fail=["int8-dynamic"], gate={"max_drop": 0.0})
     [one] = done.report.delivered
@@ -163,6 +169,7 @@ def test_fp32_stands_behind_every_fallback(delivered, tmp_path):
     assert quant.validate(done.folder, data=recipe).verdict == "pass"
 
 
+@pytest.mark.slow
 def test_a_fallback_is_not_tried_where_something_passes_and_needs_a_gate(delivered, tmp_path):
     done, _ = fallen(delivered, tmp_path, schemes=["int8"], on_fail="fp16")
     assert [row.scheme for row in done.report.candidates] == ["int8"]
@@ -171,6 +178,7 @@ def test_a_fallback_is_not_tried_where_something_passes_and_needs_a_gate(deliver
         fallen(delivered, tmp_path, on_fail="fp16", evaluation={"metrics": []})
 
 
+@pytest.mark.slow
 def test_when_fp32_itself_fails_nothing_is_delivered(delivered, tmp_path, monkeypatch):
     from quant.engine import delivering
 
