@@ -276,7 +276,12 @@ class Recipe(Section):
     calibration: CalibrationSpec = CalibrationSpec()
     schemes: Schemes = Field((Use(kind="int8"),), description="schemes, each tried on every target; or `auto`")
     transforms: tuple[UseOf, ...] = Field(
-        (Use(kind="smoothquant"), Use(kind="range-search"), Use(kind="bias-correction")),
+        (
+            Use(kind="smoothquant"),
+            Use(kind="range-search"),
+            Use.model_validate({"kind": "adaround", "convolutions": False}),  # patches of convolutions take minutes
+            Use(kind="bias-correction"),
+        ),
         description="changes to the FP32 model before it is quantized, in order; each is kept only if it helps on the search data. `[]`: none",
     )
     targets: tuple[UseOf, ...] = Field((Use(kind="onnxruntime"),), min_length=1)

@@ -50,6 +50,8 @@ class AdaRound:
         """Share of the mean square of an input that is added to each one's: more trusts calibration data less."""
         passes: int = Field(2, ge=0)
         """How often the choices are gone over again, at most."""
+        convolutions: bool = True
+        """Also round convolutions, whose patches take minutes where there are dozens of layers; off: matrix products alone."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -67,8 +69,9 @@ class AdaRound:
         def work(found: tuple[list[Layer], Floats]) -> list[tuple[Layer, Doubles, float]]:
             return self._rounded(*found, setting, seen)
 
+        layers = [layer for layer in products(model, setting) if self.options.convolutions or layer.op != "Conv"]
         with threadpool_limits(1):  # sums over several threads depend on their number
-            for part in ordered_map(work, seen.inputs(products(model, setting))):
+            for part in ordered_map(work, seen.inputs(layers)):
                 for layer, weights, gain in part:
                     write_matrices(model.graph, layer, weights, names)
                     done[layer.name] = f"weights rounded together, error of its products divided by {gain:.1f}"

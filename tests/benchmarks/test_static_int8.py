@@ -38,7 +38,8 @@ def test_embeddings_stay_as_they_were_with_every_product_in_integers(runs, targe
     record_property("figure", f"text-sentiment on {target}: cosine {found.fidelity.cosine_mean:.5f} over {found.fidelity.samples} texts")
     assert {choice.format for choice in products} == {"int8"}
     assert len(products) == 49  # 48 of the encoder, one of the probe
-    assert {row.runs for row in found.audit if row.op in {"MatMul", "Gemm"}} <= {"int8"}
+    names = {choice.layer for choice in products}
+    assert {row.runs for row in found.audit if row.layer in names} <= {"int8"}
     assert (found.fidelity.output, found.fidelity.samples) == ("embedding", TEXTS)
     assert found.fidelity.cosine_mean >= LEAST_COSINE[target]
 

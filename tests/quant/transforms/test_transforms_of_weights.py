@@ -248,3 +248,12 @@ def test_the_mean_of_a_product_is_what_it_was_after_its_weight_is_rounded():
 def test_products_without_a_row_of_three_axes_are_left_alone(graph):
     _, change = applied("bias-correction", zoo.ZOO[graph](), ranges={"x": Range(-1, 1)})
     assert not change.layers
+
+
+def test_convolutions_are_left_alone_where_they_are_not_to_be_rounded():
+    proto = zoo.ZOO["residual with relu"]()
+    _, everything = applied("adaround", proto)
+    _, products = applied("adaround", proto, convolutions=False)
+    operators = {layer.name: layer.op for layer in find_layers(ir.from_proto(proto))}
+    assert "Conv" in {operators[name] for name in everything.layers}
+    assert products.layers == {name: done for name, done in everything.layers.items() if operators[name] != "Conv"} != {}
