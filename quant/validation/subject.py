@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from quant.core.digest import digest_of_file
-from quant.core.documents import Artifact, Audit, Verdict
+from quant.core.documents import Artifact, Audit, PrecisionPlan, Verdict
 from quant.core.table import CalibrationTable
 from quant.engine.bind import BASELINE
 from quant.engine.candidates import Baseline, Built, Measured, Workshop
@@ -16,6 +16,9 @@ from quant.engine.delivering import fallback_job, fallback_table
 from quant.engine.gating import gate_candidate
 from quant.engine.jobs import Job, Statistics
 from quant.engine.machine import environment
+from quant.engine.mixing.binding import TITLE
+from quant.engine.mixing.closing import mixed_artifact
+from quant.engine.mixing.ground import Ground
 from quant.engine.run import planned_jobs
 from quant.errors import QuantError, RunError
 from quant.report.document import Report
@@ -69,14 +72,15 @@ class Delivery:
         return planned_jobs(self.workshop)
 
     @cached_property
-    def _statistics(self) -> Statistics:
+    def statistics(self) -> Statistics:
+        """The calibration of all jobs, made when it is first needed."""
         return Statistics(self.workshop, self.jobs)
 
     @cached_property
     def table(self) -> CalibrationTable | None:
         """What calibration sees now."""
-        self._statistics.gather()
-        return self._statistics.table
+        self.statistics.gather()
+        return self.statistics.table
 
     @cached_property
     def table_to_apply(self) -> CalibrationTable | None:
@@ -151,6 +155,8 @@ class Subject:
             return None
         if self.scheme == BASELINE:
             return self.workshop.build_baseline(self.target)
+        if self.scheme == TITLE and self.workshop.bound.plan is not None:
+            return self._mixed()
         job = self.delivery.job(self.scheme, self.target)
         stands_by = job is None and self.scheme in self.workshop.bound.fallbacks
         if stands_by:
@@ -160,6 +166,13 @@ class Subject:
             raise RunError(f"the recipe makes no {self.name}{why}", where=self.shown)
         table = fallback_table(self.workshop, job) if stands_by else self.delivery.table_to_apply if self._needs_table(job) else None
         return self.workshop.build(self.scheme, self.target, job.plan, table)
+
+    def _mixed(self) -> Built:
+        """The plan that mixes formats, applied anew: which formats were chosen depends on measured times, so that the choice itself is taken as it is."""
+        assert self.delivery.folder is not None
+        plan = PrecisionPlan.load(self.delivery.folder / "plans" / self.target / f"{TITLE}.json")
+        jobs = {job.scheme: job for job in self.delivery.jobs if job.target == self.target}
+        return mixed_artifact(Ground(self.workshop, self.target, jobs, self.delivery.statistics), plan)
 
     def _needs_table(self, job: Job) -> bool:
         bound = self.workshop.bound

@@ -76,6 +76,27 @@ def mixed_candidate(
         return Mixed(Outcome(TITLE, target, status="failed", reason=one_line(error), fails=True))
 
 
+def mixed_artifact(ground: Ground, plan: PrecisionPlan) -> Built:
+    """Write the artifact of a plan that mixes formats.
+
+    Raises:
+        QuantError: The engine refuses it.
+    """
+    workshop, base = ground.workshop, ground.base
+
+    def produce(folder: Path) -> None:
+        model, done, _ = ground.write(plan)
+        keep_graph(model, folder)
+        artifact = workshop.export(model, folder / "files", scheme=TITLE, target=ground.target)
+        share_graph(folder, artifact, folder / "files")
+        artifact.save(folder / "files" / ARTIFACT_FILE)
+        done.save(folder / _PLAN)
+
+    folder = workshop.cache.stage(f"apply:{TITLE} on {ground.target}", {**ground.key, "plan": plan.digest}, produce)
+    artifact, done = Artifact.load(folder / "files" / ARTIFACT_FILE), PrecisionPlan.load(folder / _PLAN)
+    return Built(TITLE, ground.target, artifact, folder / "files", done, {}, graph_in(folder), base.story, base.table)
+
+
 class _Closing:
     def __init__(self, workshop: Workshop, ground: Ground, reference: Baseline, uniform: Sequence[Outcome], baseline: Built) -> None:
         self.workshop, self.ground, self.reference = workshop, ground, reference
@@ -152,23 +173,7 @@ class _Closing:
         """The plan as a candidate, on the evaluation samples."""
         engine = self.ground.engine
         emulated = next((why for f in self.ground.titles if (why := engine.emulates(f)) is not None), None)
-        return judged(self.workshop, lambda: self.build(plan), self.reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated)
-
-    def build(self, plan: PrecisionPlan) -> Built:
-        """Write the artifact of `plan`."""
-        ground, base = self.ground, self.ground.base
-
-        def produce(folder: Path) -> None:
-            model, done, _ = ground.write(plan)
-            keep_graph(model, folder)
-            artifact = self.workshop.export(model, folder / "files", scheme=TITLE, target=ground.target)
-            share_graph(folder, artifact, folder / "files")
-            artifact.save(folder / "files" / ARTIFACT_FILE)
-            done.save(folder / _PLAN)
-
-        folder = self.workshop.cache.stage(f"apply:{TITLE} on {ground.target}", {**ground.key, "plan": plan.digest}, produce)
-        artifact, done = Artifact.load(folder / "files" / ARTIFACT_FILE), PrecisionPlan.load(folder / _PLAN)
-        return Built(TITLE, ground.target, artifact, folder / "files", done, {}, graph_in(folder), base.story, base.table)
+        return judged(self.workshop, lambda: mixed_artifact(self.ground, plan), self.reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated)
 
     def row(self, closed: Closed, best: Mapping[str, str] | None, ended: str) -> MixingRow:
         """How it was found."""

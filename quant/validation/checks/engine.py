@@ -52,7 +52,9 @@ class AuditAgain(OfCandidate):
             return skipped(audit.unaudited)
         bound = subject.workshop.bound
         engine = bound.targets[subject.target]
-        emulated = (study_of(bound.schemes[subject.scheme]) or engine.emulates(made.plan.base)) is not None and not engine.ahead_of_time
+        scheme = bound.schemes.get(subject.scheme)  # none of a plan that mixes formats
+        study = study_of(scheme) if scheme is not None else None
+        emulated = (study or engine.emulates(made.plan.base)) is not None and not engine.ahead_of_time
         said, fails = judge(audit, made.plan, emulated=emulated, allowed=engine.options.allow_fallback)
         rows = [row for row in audit.disagreements if row.layer in made.plan.quantized and row.runs != UNKNOWN] if fails else []
         file = subject.path_of(made.artifact.main)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from quant.core.documents import PrecisionPlan
+from quant.engine.mixing.binding import TITLE
 from quant.errors import ModelError, QuantError
 from quant.graph.model import read_model
 from quant.report.words import count
@@ -39,7 +40,8 @@ class Plan(OfCandidate):
             found.append(_layer(name, f"is planned in {was[name].format} ({was[name].reason}), {now[name].format} is right ({now[name].reason})", file))
         if not found and stored != made.plan:
             found.append(Finding(kind="file", where=file, file=file, what=f"is of scheme {stored.scheme!r} in {stored.base}, in another order or form"))
-        return judged(found, f"{len(now)} layers, {len(made.plan.quantized)} of them in {made.plan.base}")
+        chosen = "; which formats, was found by measuring, and is taken as it is" if subject.scheme == TITLE else ""
+        return judged(found, f"{len(now)} layers, {len(made.plan.quantized)} of them quantized{chosen}")
 
 
 @CHECKS.add
