@@ -15,6 +15,7 @@ from quant.errors import DataError
 
 BatchAxes = Mapping[str, int | None]
 
+_NOT_FED = "see `data.inputs`, or `model.state` for a state"
 _LOOKED_AT = 4  # samples that are made before any work starts; all others are checked as they stream
 
 
@@ -76,9 +77,9 @@ def _check_names(feed: Feed, inputs: Collection[TensorSpec], sample_index: int) 
             raise DataError(f"sample {sample_index}: the model has no input {name!r}", hint=did_you_mean(name, sorted(taken)))
     for name in sorted(taken - set(feed)):
         made = ", ".join(map(repr, feed)) or "nothing"
-        raise DataError(
-            f"sample {sample_index}: nothing feeds the model's input {name!r}; the data make {made}", hint="see `data.inputs`, or `model.state` for a state"
-        )
+        cache = "past_key" in name  # as every exporter of decoders calls what it keeps of earlier tokens
+        hint = "export the decoder without a cache of keys and values (`use_cache=False`): a window is read whole" if cache else _NOT_FED
+        raise DataError(f"sample {sample_index}: nothing feeds the model's input {name!r}; the data make {made}", hint=hint)
 
 
 def _same_type(array: Array, dtype: str) -> bool:

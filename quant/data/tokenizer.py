@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +69,8 @@ def _of_gguf(path: Path) -> Any:
             found = PreTrainedTokenizerFast.from_pretrained(os.fspath(path.parent), gguf_file=path.name, local_files_only=True)
         return Tokenizer.from_str(found.backend_tokenizer.to_str())
     except ImportError as error:
-        raise DataError("gguf is not installed", where=str(path), hint="install it: pip install quant-toolkit[gguf]") from error
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+        raise DataError("gguf is not installed", where=str(path), hint="install it again: pip install gguf") from error
+    except (OSError, ValueError, KeyError, IndexError, RuntimeError, struct.error) as error:
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise DataError(
             f"transformers cannot read the tokenizer in the GGUF file: {said}", where=str(path), hint="set `tokenizer:` to a tokenizer.json"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from quant.core.digest import digest_of, digest_of_folder
+from quant.core.digest import digest_of, digest_of_file, digest_of_folder
 from quant.core.progress import progress
 from quant.core.signature import Signature
 from quant.data.code import is_ours
@@ -24,7 +24,7 @@ from quant.engine.checks import check_labels, check_model_names, check_sizes
 from quant.errors import DataError, QuantError
 from quant.graph.importing import HeadReport, ImportReport, fit_linear_probe, import_model
 from quant.graph.importing.bring import import_module
-from quant.graph.importing.kinds import find_onnx, model_kind
+from quant.graph.importing.kinds import find_onnx, is_gguf, model_kind
 from quant.graph.importing.onnx_file import read_onnx
 from quant.graph.layers import Layer, find_layers
 from quant.graph.model import MODEL_FILE, model_digest, read_model, signature
@@ -136,7 +136,7 @@ def _prepared(spec: ModelSpec, path: Path, data: Data, report: ImportReport, hea
 
 @dataclass(frozen=True)
 class _Given:
-    """The model as the recipe gives it: its file or folder (None when code makes it), the folder it came in, and the signature of a graph."""
+    """The model as the recipe gives it: its file or folder (None when code makes it), what a tokenizer may be found in, and the signature of a graph."""
 
     source: Path | None = None
     folder: Path | None = None
@@ -151,8 +151,9 @@ def _given(bound: Bound) -> _Given:
         if isinstance(parse(spec.source), FunctionSource):
             return _Given()
         source = fetch(spec, base=bound.loaded.path, where=where)
-        folder = source if source.is_dir() else None
-        if model_kind(spec, source, where="") != "onnx":
+        kind = model_kind(spec, source, where="")
+        folder = source if source.is_dir() or kind == "gguf" else None  # where a processor looks for the tokenizer
+        if kind != "onnx":
             return _Given(source, folder)
         file = find_onnx(source)
         return _Given(file, folder, signature(read_onnx(file)))
@@ -163,7 +164,9 @@ def _given(bound: Bound) -> _Given:
 def _model_key(spec: ModelSpec, source: Path | None, data: Data) -> str:
     """What the imported graph depends on, besides what the recipe says of it."""
     if source is not None:
-        return digest_of_folder(source) if source.is_dir() else model_digest(source)
+        if source.is_dir():
+            return digest_of_folder(source)
+        return digest_of_file(source) if is_gguf(source) else model_digest(source)
     if is_ours(spec.source) and ("source" not in spec.arguments or "sha256" in spec.arguments):
         train = data.roles.get("train")
         return f"made by the toolkit from {train.digest if train is not None else 'its arguments'}"  # its code is part of every key

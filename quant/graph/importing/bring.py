@@ -12,6 +12,7 @@ import onnx_ir as ir
 from quant.data.samples import Feed, Samples
 from quant.errors import ModelError, QuantError
 from quant.graph.importing.clean_up import clean
+from quant.graph.importing.decoder import Decoder
 from quant.graph.importing.kinds import find_onnx, model_kind
 from quant.graph.importing.onnx_file import custom_operators, read_onnx
 from quant.graph.importing.opset import MINIMUM_OPSET, raise_opset
@@ -112,6 +113,11 @@ def import_model(
         if kind == "huggingface":
             assert path is not None, "a folder has a path"
             return _import_huggingface(context, path)
+        if kind == "gguf":
+            from quant.graph.importing.decoder import load_decoder  # noqa: PLC0415 - brings torch
+
+            assert path is not None, "a file has a path"
+            return _import_decoder(context, load_decoder(path), kind)
         return _import_torch(context)
     except QuantError as error:
         raise error.at(where) from error.__cause__
@@ -148,14 +154,26 @@ def _finish(model: ir.Model, watch: _Watch, folder: Path) -> tuple[ir.Model, lis
 
 
 def _import_huggingface(context: _Context, path: Path) -> ImportReport:
-    from quant.graph.importing.huggingface import load_encoder  # noqa: PLC0415 - brings torch
+    from quant.graph.importing.huggingface import is_language_model, load_encoder, load_language_model  # noqa: PLC0415 - brings torch
     from quant.graph.importing.torch_export import export, run_torch  # noqa: PLC0415
 
+    if context.spec.pooling == "none" and not context.spec.normalize and is_language_model(path):
+        return _import_decoder(context, load_language_model(path), "huggingface")
     encoder = load_encoder(path, pooling=context.spec.pooling, normalize=context.spec.normalize)
     feed = _as_tensors({name: encoder.stand_in[0][name][None].repeat(2, axis=0) for name in encoder.inputs})
     model = export(encoder.module, feed, encoder.dynamic, outputs=[encoder.output], prefix="model.")
     feeds = batches(model, context.examples or encoder.stand_in, context.batch_axes)
     return _compare("huggingface", model, Trial(feeds, context.folder), lambda: run_torch(encoder.module, feeds))
+
+
+def _import_decoder(context: _Context, decoder: Decoder, kind: str) -> ImportReport:
+    from quant.graph.importing.decoder import DYNAMIC, OUTPUT  # noqa: PLC0415 - brings torch
+    from quant.graph.importing.torch_export import export, run_torch  # noqa: PLC0415
+
+    feed = _as_tensors({name: array[None].repeat(2, axis=0) for name, array in decoder.stand_in[0].items()})
+    model = export(decoder.module, feed, DYNAMIC, outputs=[OUTPUT], prefix="model.")
+    feeds = batches(model, context.examples or decoder.stand_in, context.batch_axes)
+    return _compare(kind, model, Trial(feeds, context.folder), lambda: run_torch(decoder.module, feeds))
 
 
 def _import_torch(context: _Context) -> ImportReport:

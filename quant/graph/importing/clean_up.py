@@ -1,6 +1,6 @@
 """The clean-up: a graph in which every layer has its weight at hand, and nothing that inference does not need.
 
-Weights of equal content are not merged: later steps change the weights of each layer by themselves.
+Weights of equal content are not merged, but for a table that an output layer holds turned over: later steps change the weights of each layer by themselves.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from quant.graph.importing.folding import fold_constants
 from quant.graph.importing.prepare import free_weights, inline_functions, lift_constants, name_nodes
 from quant.graph.importing.report import Step
 from quant.graph.importing.surgery import bypass, is_op
+from quant.graph.importing.tied import tie_tables
 from quant.graph.importing.types import infer_types
 from quant.graph.model import all_graphs, constant
 
@@ -106,6 +107,7 @@ _STEPS: tuple[tuple[str, Callable[[ir.Model], int]], ...] = (
     ("remove dropouts", remove_dropouts),
     ("fold constants", fold_constants),
     ("fold batch norms", fold_batch_norms),
+    ("tie tables", tie_tables),
     ("remove unused", remove_unused),
     ("infer types", infer_types),
 )

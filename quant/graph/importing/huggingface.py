@@ -1,10 +1,10 @@
-"""A Hugging Face folder (`config.json` and safetensors): encoders of text or pictures, and their classifiers."""
+"""A Hugging Face folder (`config.json` and safetensors): encoders of text or pictures and their classifiers, and language models."""
 
 from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy as np
 
 from quant.core.quiet import quiet
 from quant.errors import ModelError
+from quant.graph.importing.decoder import Decoder, wrap_decoder
 from quant.graph.importing.trial import Array
 
 _TEXT_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -53,26 +54,56 @@ def load_encoder(folder: Path, *, pooling: str, normalize: bool) -> Encoder:
         ModelError: transformers is not installed, the folder lacks something, its weights are pickled, or it is no encoder.
     """
     config = _check_folder(folder)
+    head = next((auto for suffix, auto in _CLASSIFIERS.items() if str((config.get("architectures") or [""])[0]).endswith(suffix)), None)
+    keeps_head = head is not None and pooling == "none" and not normalize
+    model, settings = _load(folder, str(head) if keeps_head else "AutoModel", _check_encoder)
+    return _wrap(model.float().eval(), settings, folder, pooling=pooling, normalize=normalize, output="logits" if keeps_head else None)
+
+
+def load_language_model(folder: Path) -> Decoder:
+    """The decoder in `folder`, with its head.
+
+    Raises:
+        ModelError: As `load_encoder`.
+    """
+    _check_folder(folder)
+    return wrap_decoder(*_load(folder, "AutoModelForCausalLM", lambda _settings, _folder: None))
+
+
+def is_language_model(folder: Path) -> bool:
+    """Whether `folder` holds a model that foretells the next token.
+
+    Raises:
+        ModelError: `config.json` is missing or damaged.
+    """
+    from transformers.models.auto import modeling_auto as auto  # noqa: PLC0415 - heavy
+
+    config = _check_folder(folder)
+    kind = config.get("model_type")
+    decodes = kind in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and kind not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    classifies = str((config.get("architectures") or [""])[0]).endswith(tuple(_CLASSIFIERS))
+    return decodes and not classifies and not config.get("is_encoder_decoder", False)
+
+
+def _load(folder: Path, auto: str, check: Callable[[Any, Path], None]) -> tuple[Any, Any]:
+    """(model, its settings), by the class `auto` of transformers."""
     try:
         import transformers  # noqa: PLC0415 - heavy
     except ImportError as error:
         raise ModelError("transformers is not installed", where=str(folder), hint="install it again: pip install transformers") from error
-    head = next((auto for suffix, auto in _CLASSIFIERS.items() if str((config.get("architectures") or [""])[0]).endswith(suffix)), None)
-    keeps_head = head is not None and pooling == "none" and not normalize
     with quiet(), _no_progress(transformers):
         try:
             settings = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
-            _check_encoder(settings, folder)
-            auto = getattr(transformers, str(head) if keeps_head else "AutoModel")
+            check(settings, folder)
             options = {"attn_implementation": "eager", "local_files_only": True, "use_safetensors": True, "output_loading_info": True}
-            model, loaded = auto.from_pretrained(folder, **options)
+            model, loaded = getattr(transformers, auto).from_pretrained(folder, **options)
         except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise ModelError(
                 f"transformers cannot load the folder: {said}", where=str(folder), hint="check config.json and the weights; custom code is not run"
             ) from error
     _check_weights(loaded, folder)
-    return _wrap(model.float().eval(), settings, folder, pooling=pooling, normalize=normalize, output="logits" if keeps_head else None)
+    return model, settings
 
 
 def _check_weights(loaded: Mapping[str, Any], folder: Path) -> None:
@@ -126,10 +157,10 @@ def _check_encoder(settings: Any, folder: Path) -> None:
 
     hint = "export it to ONNX, or name a function that builds the module (kind: torch)"
     if getattr(settings, "is_encoder_decoder", False):
-        raise ModelError(f"{settings.model_type} is an encoder-decoder; only encoders are read from a folder", where=str(folder), hint=hint)
+        raise ModelError(f"{settings.model_type} is an encoder-decoder; encoders and decoders are read from a folder", where=str(folder), hint=hint)
     decodes = settings.model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and settings.model_type not in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if decodes or getattr(settings, "is_decoder", False):
-        raise ModelError(f"{settings.model_type} is a decoder; only encoders are read from a folder", where=str(folder), hint=hint)
+        raise ModelError(f"{settings.model_type} is a decoder, which has nothing to pool", where=str(folder), hint=hint)
 
 
 def _wrap(model: Any, settings: Any, folder: Path, *, pooling: str, normalize: bool, output: str | None) -> Encoder:

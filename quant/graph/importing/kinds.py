@@ -13,7 +13,7 @@ _ONLY_FOR = {"pooling": "huggingface", "normalize": "huggingface", "arguments": 
 
 
 def model_kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
-    """`onnx`, `huggingface` or `torch`: as the recipe says, or by what lies at `path`.
+    """`onnx`, `huggingface`, `gguf` or `torch`: as the recipe says, or by what lies at `path`.
 
     Raises:
         ModelError: Neither can be told, or the recipe sets what means nothing for such a model.
@@ -30,8 +30,12 @@ def _kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
         if spec.kind not in {"auto", "torch"}:
             raise ModelError(f"kind {spec.kind!r} needs a file or folder, not {spec.source!r}", where=where, hint="write `kind: torch` for module:function")
         return "torch"
+    if path.is_file() and is_gguf(path):
+        return _only(spec, "gguf", "kind {} is not that of a GGUF file", where)
     if path.is_file():
         refuse_checkpoint(path)
+    if spec.kind == "gguf":
+        raise ModelError("kind 'gguf' needs a GGUF file", where=where, hint="name the file with `model.file`")
     if spec.kind == "torch":
         raise ModelError("kind 'torch' needs module:function", where=where, hint="`source: my_module:build` names a function that builds the module")
     if spec.kind == "huggingface" and path.is_file():
@@ -41,6 +45,19 @@ def _kind(spec: ModelSpec, path: Path | None, *, where: str) -> str:
     if path.is_dir() and (path / "config.json").is_file() and not (path / "model.onnx").is_file():
         return "huggingface"
     return "onnx"
+
+
+def _only(spec: ModelSpec, kind: str, otherwise: str, where: str) -> str:
+    """`kind`, where the recipe does not say another."""
+    if spec.kind not in {"auto", kind}:
+        raise ModelError(otherwise.format(repr(spec.kind)), where=where, hint=f"write `kind: {kind}`, or leave `kind` out")
+    return kind
+
+
+def is_gguf(path: Path) -> bool:
+    """Whether the file `path` is a GGUF file, by its first bytes."""
+    with path.open("rb") as file:
+        return file.read(4) == b"GGUF"
 
 
 def find_onnx(path: Path) -> Path:

@@ -75,7 +75,7 @@ def test_calibration_text_of_its_own_has_no_labels(load, folder, jsonl):
 
 def test_mask_and_positions_are_made_where_the_model_takes_them(load, folder, jsonl, signature):
     data = load(source=jsonl([{"text": "a b c"}, {"text": "c b a"}]), inputs={"kind": "tokens", "length": 2}, splits={"calibration": 1}, model_folder=folder)
-    taken = {name: ("int64", "N", "T") for name in ("attention_mask", "position_ids")}
+    taken = dict.fromkeys(("attention_mask", "position_ids"), ("int64", "N", "T"))
     (feed,) = data.bind(signature(input_ids=("int32", "N", "T"), **taken)).roles["evaluation"][0].feeds
     assert {name: array.tolist() for name, array in feed.items() if name != "input_ids"} == {"attention_mask": [1, 1], "position_ids": [0, 1]}
     assert feed["input_ids"].dtype == np.int32

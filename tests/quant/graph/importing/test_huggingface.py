@@ -132,8 +132,8 @@ def _config(folder, **settings):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model_type": "gpt2"}, "gpt2 is a decoder; only encoders"),
-        ({"model_type": "t5"}, "t5 is an encoder-decoder; only encoders"),
+        ({"model_type": "gpt2"}, "gpt2 is a decoder, which has nothing to pool"),
+        ({"model_type": "t5"}, "t5 is an encoder-decoder; encoders and decoders are read"),
         ({"model_type": "nothing-known"}, "transformers cannot load the folder: "),
     ],
     ids=["decoder", "encoder-decoder", "unknown"],
