@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from quant.core.cache_folder import cache_folder
 from quant.core.documents import Artifact, Verdict
+from quant.core.sensitivity import SensitivityProfile
 from quant.core.table import CalibrationTable
 from quant.engine.auditing import Audited, audit
 from quant.engine.bind import Bound, bind
@@ -16,6 +18,7 @@ from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.ladder import ladder
+from quant.engine.mixing.exploring import Planned, plan_of, profile_of
 from quant.engine.modelopt import FromModelOpt, from_modelopt
 from quant.engine.own_loop import trainable_module
 from quant.engine.prepare import prepare
@@ -45,12 +48,15 @@ __all__ = [
     "Inspection",
     "Ladder",
     "LoadedRecipe",
+    "Planned",
     "QuantError",
     "Report",
     "Run",
+    "SensitivityProfile",
     "Validation",
     "Verdict",
     "Verification",
+    "apply",
     "audit",
     "calibrate",
     "compare",
@@ -61,7 +67,9 @@ __all__ = [
     "ladder",
     "load_recipe",
     "load_report",
+    "plan",
     "prepare_qat",
+    "profile",
     "run",
     "sign",
     "validate",
@@ -113,6 +121,64 @@ def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: b
     """
     with _workshop(recipe, overrides, trust_code=trust_code) as (bound, workshop):
         return metric_values(bound, workshop.evaluate_baseline().predictions)
+
+
+def profile(recipe: Path | str, *, target: str | None = None, overrides: Sequence[str] = (), trust_code: bool = False) -> SensitivityProfile:
+    """What each layer does to the outputs in each format that the recipe's `plan` mixes (by default: those of its schemes).
+
+    Args:
+        recipe: A recipe file, or the name of a shipped recipe.
+        target: Title of one of its targets, whose dialect says what a format means; the first when not given.
+        overrides: `KEY=VALUE` for recipe values.
+        trust_code: Whether code that the recipe names may run.
+
+    Raises:
+        QuantError: The recipe, the model or the data cannot be used, or no format is left to mix.
+    """
+    with _workshop(recipe, _with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
+        return profile_of(workshop, target)
+
+
+def plan(recipe: Path | str, *, target: str | None = None, overrides: Sequence[str] = (), trust_code: bool = False) -> Planned:
+    """The cheapest plan that mixes formats and passes on the recipe's search samples; evaluation samples are not looked at.
+
+    Args:
+        recipe: A recipe file, or the name of a shipped recipe.
+        target: Title of one of its targets; the first when not given.
+        overrides: `KEY=VALUE` for recipe values.
+        trust_code: Whether code that the recipe names may run.
+
+    Raises:
+        QuantError: The recipe, the model or the data cannot be used, or no format is left to mix.
+    """
+    with _workshop(recipe, _with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
+        return plan_of(workshop, target)
+
+
+def apply(recipe: Path | str, *, plan: Path | str, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
+    """Carry out a plan that `plan` has written, or a person has edited: quantize, export, audit, evaluate, gate, report.
+
+    Args:
+        recipe: A recipe file, or the name of a shipped recipe.
+        plan: The plan.
+        output: Folder for artifacts and reports; made if missing.
+        overrides: `KEY=VALUE` for recipe values.
+        trust_code: Whether code that the recipe names may run.
+
+    Raises:
+        QuantError: The plan is of another model or names what is not there, or the recipe cannot be run.
+    """
+    path = Path(plan)
+    if not path.is_file():
+        raise QuantError("no such plan", where=str(path), hint="`quant plan RECIPE --output FILE` writes one")
+    told = f"plan.file={json.dumps(str(path.resolve()), ensure_ascii=False)}"
+    return run(recipe, output=output, overrides=[*overrides, told], trust_code=trust_code)
+
+
+def _with_plan(recipe: Path | str, overrides: Sequence[str]) -> list[str]:
+    """`overrides`, by which a recipe without the section `plan` gets one of its defaults."""
+    has_one = load_recipe(Path(recipe), overrides).recipe.plan is not None
+    return [*overrides] if has_one else [*overrides, "plan={}"]
 
 
 def prepare_qat(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
 
 from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, job_summary, out, plain
 from quant.errors import RunError
+
+if TYPE_CHECKING:
+    from quant.engine.run import Run
 
 
 @app.command("run")
@@ -24,12 +27,18 @@ def run_command(
 ) -> None:
     """Run a recipe: calibrate, quantize, export, audit, evaluate, gate, report."""
     from quant.api import load_recipe, run  # noqa: PLC0415 - `quant --help` stays quick
+
+    folder = output or Path("runs") / load_recipe(Path(recipe), overrides or []).recipe.name
+    show_run(run(Path(recipe), output=folder, overrides=overrides or [], trust_code=trust_code), as_json=as_json)
+
+
+def show_run(done: Run, *, as_json: bool) -> NoReturn:
+    """Show a finished run, and end with its verdict as the exit code."""
     from quant.report.markdown import markdown  # noqa: PLC0415
+    from quant.report.mixing import mixing_sentence  # noqa: PLC0415
     from quant.report.speed import choice_sentences  # noqa: PLC0415
     from quant.report.table import candidate_notes, candidates_table  # noqa: PLC0415
 
-    folder = output or Path("runs") / load_recipe(Path(recipe), overrides or []).recipe.name
-    done = run(Path(recipe), output=folder, overrides=overrides or [], trust_code=trust_code)
     job_summary(markdown(done.report))
     if as_json:
         sys.stdout.write(done.report.to_json())
@@ -40,9 +49,11 @@ def run_command(
         Console().print(candidates_table(done.report))
         for choice in choice_sentences(done.report):
             out.print(plain(choice), highlight=False)
+        for row in done.report.timings.mixing:
+            out.print(f"mixed on {plain(row.target)}: {plain(mixing_sentence(row))}", highlight=False)
         for note in candidate_notes(done.report):
             out.print(f"[dim]{plain(note)}[/dim]", highlight=False)
-        out.print(f"report: {plain(folder / 'report.html')}")
+        out.print(f"report: {plain(done.folder / 'report.html')}")
     raise typer.Exit(EXIT[done.report.verdict])
 
 

@@ -156,6 +156,8 @@ def _candidates(
         in_fp32 = _in_fp32(refused[job.target]) if job.target in refused else ""
         if job.plan is not None and in_fp32 and not workshop.bound.targets[job.target].ahead_of_time:
             outcomes.append(Outcome(job.scheme, job.target, status="failed", reason=in_fp32, fails=True))
+        elif job.plan is not None and workshop.bound.plan is not None and workshop.bound.plan.file is not None:
+            outcomes.append(Outcome(job.scheme, job.target, status="not tried", reason=f"the plan in {workshop.bound.plan.file.name} is carried out"))
         elif job.plan is not None and choosing is not None and (found := choosing.found(job.target)) is not None:
             outcomes.append(Outcome(job.scheme, job.target, status="not tried", reason=f"{found} passed before"))
         else:

@@ -184,14 +184,47 @@ class CalibrationSpec(Section):
     batch_size: int = Field(8, ge=1)
 
 
+class SliceSpec(Section):
+    """What parts the evaluation samples are looked at in, besides all together: one for each value, or of numbers and lengths, quantiles."""
+
+    by: Literal["label", "column", "length"] = Field("column", description="`length` is the number of values that a sample feeds the model")
+    column: str | None = Field(None, description="the column of the data, for `column`")
+    bins: int = Field(4, ge=2, le=100, description="parts of about as many samples, for lengths and for numbers of more than 20 values")
+
+    @model_validator(mode="after")
+    def _has_its_column(self) -> SliceSpec:
+        if (self.by == "column") != (self.column is not None):
+            raise ValueError("a column goes with `by: column`, and with nothing else")
+        return self
+
+    @property
+    def title(self) -> str:
+        """What the slices are called together."""
+        return self.column or self.by
+
+
+SliceOf = Annotated[SliceSpec, BeforeValidator(lambda v: {"by": v} if isinstance(v, str) else v, json_schema_input_type=Literal["label", "length"] | SliceSpec)]
+
+
 class EvaluationSpec(Section):
     """What is measured on predictions and outputs."""
 
     metrics: tuple[UseOf, ...] = Field((), description="metrics; the first is the one shown first. None: fidelity alone")
+    slices: tuple[SliceOf, ...] = Field((), description="`label`, `length` or {column: NAME}: parts whose metrics the report shows; gates name them by title")
+    repeats: int = Field(3, ge=2, le=100, description="runs over the samples of an engine that gives other outputs for the same batch")
     minimum: int = Field(1, ge=1, description="fewer evaluation samples than this are an error")
     batch_size: int = Field(16, ge=1)
     fidelity_output: str | None = Field(None, description="output whose closeness to FP32 is shown; the first float output when not given")
     agreement_samples: int = Field(16, ge=0, description="samples on which each engine is held to the plain meaning of its graph; 0: it is not")
+
+
+class SequentialSpec(Section):
+    """When a gate looks before all samples were evaluated, to end as soon as it is sure; its error probability is shared by all looks."""
+
+    looks: int = Field(5, ge=2, le=50, description="looks, evenly spaced, the one at all samples included")
+    spending: Literal["obrien-fleming", "pocock"] = Field(
+        "obrien-fleming", description="hardly anything is spent early, so that the last look is nearly as sharp as the only one; or as much at each look"
+    )
 
 
 class GateSpec(Section):
@@ -202,6 +235,11 @@ class GateSpec(Section):
     relative: bool = Field(default=False, description="max_drop is a share of the baseline's value")
     confidence: float = Field(0.95, gt=0.5, lt=1)
     resamples: int = Field(2000, ge=200, le=1_000_000, description="bootstrap resamples, for metrics that are no proportion")
+    slices: tuple[str, ...] = Field((), description="titles of evaluation.slices: each of their parts must keep the limit, instead of all samples together")
+    sequential: Annotated[
+        SequentialSpec | None,
+        BeforeValidator(lambda v: (SequentialSpec() if v else None) if isinstance(v, bool) else v, json_schema_input_type=bool | SequentialSpec | None),
+    ] = Field(None, description="end the evaluation as soon as the verdict is sure; all gates of a recipe, or none")
 
 
 class LatencySpec(Section):
@@ -229,6 +267,7 @@ class PlanSpec(Section):
     """A format for each layer: the cheapest plan that passes the gates, predicted from sensitivity and cost, then measured as a whole."""
 
     schemes: tuple[str, ...] = Field((), description="titles of schemes whose formats are mixed; of each format the first that does not train when empty")
+    file: str | None = Field(None, description="a plan to carry out, as `quant plan` writes it, instead of looking for one")
     minimize: Literal["time", "size"] = Field("time", description="what is to be least")
     within: dict[Literal["time", "size"], Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="budgets, as shares of what the FP32 model costs; with them the most accurate plan is looked for"

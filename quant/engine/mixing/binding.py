@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quant.core.registry import did_you_mean
@@ -29,12 +30,14 @@ class BoundPlan:
         schemes: Title -> format, of the schemes whose formats may be mixed, one for each format.
         estimator: How effects are found.
         costs: Where times come from; None: the engine, where it runs here.
+        file: A plan to carry out instead of looking for one.
     """
 
     spec: PlanSpec
     schemes: Mapping[str, str]
     estimator: Estimator
     costs: CostModel | None
+    file: Path | None = None
 
 
 def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapping[str, Any], *, estimator: Estimator, costs: CostModel | None) -> BoundPlan:
@@ -52,6 +55,8 @@ def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapp
     if TITLE in schemes:
         hint = "give it another `name:`"
         raise RecipeError(f"no scheme can be called {TITLE!r}: so is the plan that mixes formats", where=loaded.where(("schemes",)), hint=hint)
+    if spec.file is not None:
+        return BoundPlan(spec, _mixed(loaded, spec, schemes), estimator, costs, loaded.path / spec.file)
     if recipe.data.splits.search is None:
         what = "a plan is looked for on search samples, and there are none"
         raise RecipeError(what, where=loaded.where(("plan",)), hint="give `data.splits.search`, as in `search: 500`")

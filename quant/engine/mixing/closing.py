@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from quant.core.documents import Artifact, PrecisionPlan
@@ -16,6 +17,7 @@ from quant.engine.judging import judged, one_line
 from quant.engine.mixing.binding import TITLE
 from quant.engine.mixing.explaining import left_out
 from quant.engine.mixing.ground import FLOAT, Ground
+from quant.engine.mixing.plan_file import read_plan
 from quant.engine.mixing.pricing import priced
 from quant.engine.mixing.profiling import profiled
 from quant.engine.mixing.searching import Search
@@ -68,8 +70,11 @@ def mixed_candidate(
     if not ground.titles:
         why = "; ".join(f"{f}: {reason}" for f, reason in ground.left_out.items())
         return Mixed(Outcome(TITLE, target, status="not applicable", reason=f"no format is left to mix: {why}"))
+    closing = Closing(workshop, ground, reference, uniform, baseline)
+    if ground.bound.file is not None:
+        return Mixed(closing.judged(ground.plan(read_plan(ground.bound.file, ground))))
     try:
-        return _Closing(workshop, ground, reference, uniform, baseline).run()
+        return closing.run()
     except RunError:
         raise
     except QuantError as error:
@@ -97,25 +102,41 @@ def mixed_artifact(ground: Ground, plan: PrecisionPlan) -> Built:
     return Built(TITLE, ground.target, artifact, folder / "files", done, {}, graph_in(folder), base.story, base.table)
 
 
-class _Closing:
-    def __init__(self, workshop: Workshop, ground: Ground, reference: Baseline, uniform: Sequence[Outcome], baseline: Built) -> None:
+class Closing:
+    """The closed loop for one target.
+
+    Args:
+        workshop: What all candidates share.
+        ground: What plans stand on.
+        reference: FP32 on the evaluation samples; None when no candidate is to come of it.
+        uniform: What became of the schemes alone.
+        baseline: The FP32 artifact.
+    """
+
+    def __init__(self, workshop: Workshop, ground: Ground, reference: Baseline | None, uniform: Sequence[Outcome], baseline: Built) -> None:
         self.workshop, self.ground, self.reference = workshop, ground, reference
         self.uniform = {o.scheme: o for o in uniform if o.target == ground.target}
         self.baseline = baseline
-        self.search = Search(ground)
+
+    @cached_property
+    def search(self) -> Search:
+        """Measures plans."""
+        return Search(self.ground)
 
     def run(self) -> Mixed:
-        """All of it."""
+        """The plan that was found, as a candidate."""
+        best, row = self.found()
+        if best is None:
+            return Mixed(Outcome(TITLE, self.ground.target, status="not applicable", reason=row.ended), row)
+        return Mixed(self.judged(self.ground.plan(best, {out.layer: " ".join(out.why) for out in row.left_out})), row)
+
+    def found(self) -> tuple[Mapping[str, str] | None, MixingRow]:
+        """(the plan that is delivered, how it was found)."""
         self.profile = profiled(self.ground, self.search)
         self.prices = priced(self.ground, self.baseline, {f: self.uniform.get(title) for f, title in self.ground.titles.items()})
-        problem = self.problem()
-        closed = self.closed(problem)
+        closed = self.closed(self.problem())
         best, ended = self.chosen(closed)
-        row = self.row(closed, best, ended)
-        if best is None:
-            return Mixed(Outcome(TITLE, self.ground.target, status="not applicable", reason=ended), row)
-        plan = self.ground.plan(best, {out.layer: " ".join(out.why) for out in row.left_out})
-        return Mixed(self.judged(plan), row)
+        return best, self.row(closed, best, ended)
 
     def problem(self) -> Problem:
         """Effects, costs, groups and pins."""
@@ -171,9 +192,12 @@ class _Closing:
 
     def judged(self, plan: PrecisionPlan) -> Outcome:
         """The plan as a candidate, on the evaluation samples."""
-        engine = self.ground.engine
+        engine, reference = self.ground.engine, self.reference
+        assert reference is not None, "a candidate is judged beside FP32"
         emulated = next((why for f in self.ground.titles if (why := engine.emulates(f)) is not None), None)
-        return judged(self.workshop, lambda: mixed_artifact(self.ground, plan), self.reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated)
+        return judged(
+            self.workshop, lambda: mixed_artifact(self.ground, plan), reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated
+        )
 
     def row(self, closed: Closed, best: Mapping[str, str] | None, ended: str) -> MixingRow:
         """How it was found."""

@@ -1,0 +1,93 @@
+"""Profiles and plans by themselves, before anything is run on evaluation samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from quant.core.registry import did_you_mean
+from quant.core.sensitivity import SensitivityProfile
+from quant.engine.candidates import Built, Workshop
+from quant.engine.jobs import Job, Statistics
+from quant.engine.mixing.closing import Closing
+from quant.engine.mixing.ground import Ground
+from quant.engine.mixing.plan_file import write_plan
+from quant.engine.mixing.profiling import profiled
+from quant.engine.mixing.searching import Search
+from quant.engine.run import planned_jobs
+from quant.engine.summary import Outcome
+from quant.errors import QuantError
+from quant.report.mixing import MixingRow
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan that was found.
+
+    Args:
+        choices: Layer -> format; None when no plan that quantizes anything passes.
+        row: How it was found.
+        model: Digest of the FP32 model.
+        target: Title of the target.
+    """
+
+    choices: Mapping[str, str] | None
+    row: MixingRow
+    model: str
+    target: str
+
+    def save(self, path: Path) -> None:
+        """Write it as YAML that a person can edit.
+
+        Raises:
+            QuantError: There is no plan, or the file cannot be written.
+        """
+        if self.choices is None:
+            raise QuantError(f"there is no plan to write: {self.row.ended}", hint="allow a larger drop, or more formats")
+        effects = {(e.layer, e.format): e for e in self.row.effects}
+        said = {layer: f"effect {effects[layer, f].value:.3g}" for layer, f in self.choices.items() if (layer, f) in effects}
+        said |= {out.layer: " ".join(out.why) for out in self.row.left_out}
+        write_plan(path, self.choices, model=self.model, target=self.target, said=said, head=self.row.ended)
+
+
+def profile_of(workshop: Workshop, target: str | None) -> SensitivityProfile:
+    """What each layer does to the outputs, in each format that a recipe mixes.
+
+    Raises:
+        QuantError: No format is left to mix, or the model or a sample cannot be used.
+    """
+    ground, _ = _ground(workshop, target)
+    return profiled(ground, Search(ground))
+
+
+def plan_of(workshop: Workshop, target: str | None) -> Planned:
+    """The cheapest plan that passes on search samples.
+
+    Raises:
+        QuantError: No format is left to mix, or the model or a sample cannot be used.
+    """
+    ground, statistics = _ground(workshop, target)
+    baseline = workshop.build_baseline(ground.target)
+    uniform = [Outcome(title, ground.target, _built(workshop, ground, statistics, f)) for f, title in ground.titles.items()]
+    closing = Closing(workshop, ground, None, uniform, baseline)
+    best, row = closing.found()
+    return Planned(best, row, workshop.prepared.digest, ground.target)
+
+
+def _built(workshop: Workshop, ground: Ground, statistics: Statistics, number_format: str) -> Built:
+    title = ground.titles[number_format]
+    return workshop.build(title, ground.target, ground.plans[number_format], statistics.table_for(Job(title, ground.target)))
+
+
+def _ground(workshop: Workshop, target: str | None) -> tuple[Ground, Statistics]:
+    targets = list(workshop.bound.targets)
+    chosen = target or targets[0]
+    if chosen not in targets:
+        raise QuantError(f"the recipe has no target {chosen!r}", hint=did_you_mean(chosen, targets))
+    jobs = planned_jobs(workshop)
+    statistics = Statistics(workshop, jobs)
+    ground = Ground(workshop, chosen, {job.scheme: job for job in jobs if job.target == chosen}, statistics)
+    if not ground.titles:
+        raise QuantError("no format is left to mix: " + "; ".join(f"{f}: {why}" for f, why in ground.left_out.items()), where=f"target {chosen}")
+    return ground, statistics
