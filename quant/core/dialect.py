@@ -43,6 +43,7 @@ class Int4Form:
         accuracy_level: What ONNX Runtime multiplies in: 1 for FP32, 4 for INT8 with a scale to each block of the activations; 0 leaves it to it;
             None: 4, or 1 for a layer whose outputs INT8 harms more than the 4 bits of its weights do (`quant.stages.levels`).
         least_blocks: Fewest blocks to a row that its kernels take.
+        least_outputs: Fewest outputs of a product that they take.
     """
 
     products: Literal["matmulnbits", "dequantize"]
@@ -52,6 +53,7 @@ class Int4Form:
     asymmetric: bool
     accuracy_level: int | None = 0
     least_blocks: int = 1
+    least_outputs: int = 1
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Dialect:
         dynamic: Operators that it has integer kernels for, with ranges found while running.
         dynamic_group: Values along a sum that share such a range, where the engine itself quantizes what it multiplies INT8 weights with;
             0: the graph says how it is done, and all values of a tensor share one.
+        dynamic_outputs: Fewest outputs of a product for which it has such kernels.
         activations: Grid of activations.
         operands: Grid of the right operand of a product of two activations.
         left_operands: Grid of its left operand, unless that is never negative; None where that is an activation like any other.
@@ -92,6 +95,7 @@ class Dialect:
     melting: frozenset[str]
     integer_bias: frozenset[str]
     dynamic_group: int = 0
+    dynamic_outputs: int = 1
     gemm: bool = False
     opset: int = 13
     body: Body = "fp32"

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
+from quant.graph.blocks.matrices import outputs_obstacle
 from quant.graph.dynamic import dynamic_obstacle, write_dynamic
 from quant.graph.groups import group_obstacle, write_grouped
 from quant.graph.layers import Layer
@@ -44,7 +45,11 @@ class Int8Dynamic:
     def _obstacle(layer: Layer, dialect: Dialect) -> str | None:
         if layer.op not in dialect.dynamic:
             return f"the target has no fast kernel for {layer.op} with ranges found while running"
-        return dynamic_obstacle(layer) or (group_obstacle(layer, dialect.dynamic_group) if dialect.dynamic_group else None)
+        return (
+            dynamic_obstacle(layer)
+            or outputs_obstacle(layer, dialect.dynamic_outputs)
+            or (group_obstacle(layer, dialect.dynamic_group) if dialect.dynamic_group else None)
+        )
 
     def needs(self, model: ir.Model, plan: PrecisionPlan, dialect: Dialect) -> Needs:
         """Nothing: ranges are found while running."""

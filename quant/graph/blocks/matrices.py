@@ -25,6 +25,8 @@ def int4_obstacle(layer: Layer, form: Int4Form | None, *, block_size: int | None
     if layer.op not in {"MatMul", "Gemm", TABLE_OP}:
         return f"{layer.op} has no form with a weight of 4 bits"
     reason = _table_obstacle(layer, form, embeddings=embeddings) if layer.op == TABLE_OP else _product_obstacle(layer)
+    if reason is None and layer.op != TABLE_OP:
+        reason = outputs_obstacle(layer, form.least_outputs)
     if reason is not None:
         return reason
     found = block_size_of(layer, form, block_size)
@@ -34,6 +36,12 @@ def int4_obstacle(layer: Layer, form: Int4Form | None, *, block_size: int | None
 def block_size_of(layer: Layer, form: Int4Form, asked: int | None) -> int | str:
     """The block size for the weight of `layer`, or why there is none; rows of a table are never filled up, and one block is enough for them."""
     return size_of_blocks(matrix_shape(layer)[1], replace(form, pads=False, least_blocks=1) if layer.op == TABLE_OP else form, asked)
+
+
+def outputs_obstacle(layer: Layer, least: int) -> str | None:
+    """Why a product with a matrix is too narrow for kernels that take `least` outputs and more; None when it is not."""
+    outputs = matrix_shape(layer)[0]
+    return f"the target has such kernels from {least} outputs on, and it has {outputs}" if outputs < least else None
 
 
 def _product_obstacle(layer: Layer) -> str | None:

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, shape_inference
 from quant.core.formats import Range
 from quant.errors import TargetError
 from quant.graph.groups import leave_rounding_to_engine
+from quant.graph.importing.opset import raise_opset
 from quant.graph.layers import find_layers
 from quant.graph.runtime import Runtime
 from quant.schemes import SCHEMES, Evidence
@@ -203,6 +204,33 @@ def test_dynamic_int8_is_what_the_graph_says_and_every_planned_layer_is_seen_to_
     # Only the order of sums differs, and with it now and then the step that a value is rounded to: far less than what rounding does.
     assert np.linalg.norm(found - meant) < 0.1 * np.linalg.norm(meant - plain)
     assert np.linalg.norm(meant - plain) < 0.03 * np.linalg.norm(plain)
+
+
+def narrow_head(outputs):
+    """Gemm with a bias -> Relu -> Gemm of so many outputs: OpenVINO calls the Add of a bias by the name of the Gemm."""
+    r = np.random.default_rng(0)
+    weights = {"w1": r.normal(size=(64, 64)) / 8, "b1": r.normal(size=64), "w2": r.normal(size=(64, outputs)) / 8, "b2": r.normal(size=outputs)}
+    nodes = [
+        helper.make_node("Gemm", ["x", "w1", "b1"], ["h"], name="first"),
+        helper.make_node("Relu", ["h"], ["a"], name="relu"),
+        helper.make_node("Gemm", ["a", "w2", "b2"], ["y"], name="head"),
+    ]
+    return graph(nodes, {"x": ["n", 64]}, {"y": ["n", outputs]}, weights)
+
+
+@pytest.mark.parametrize(("kind", "options", "runs"), [("int8-dynamic", {}, "int8"), ("int4", {"method": "rtn"}, "int4")])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_product_of_one_output_is_left_out_and_each_that_is_planned_is_seen_to_run_so(tmp_path, kind, options, runs, outputs):
+    model, target, scheme = raise_opset(narrow_head(outputs), 21), TARGETS.make("openvino"), SCHEMES.make(kind, options)
+    layers = find_layers(model)
+    names = {layer.name: layer.node.outputs[0].name for layer in layers}
+    plan = scheme.plan(model, layers, target.dialect)
+    reason = "the target has such kernels from 2 outputs on, and it has 1"
+    assert {c.layer: c.reason for c in plan.exclusions} == ({"head": reason} if outputs == 1 else {})
+    done = scheme.apply(model, plan, Evidence(), target.dialect)
+    artifact = target.export(model, tmp_path / "artifact", scheme=kind)
+    audit = target.audit(artifact, tmp_path / "artifact", done, names)
+    assert {row.layer: row.runs for row in audit.rows} == {"first": runs, "head": "fp32" if outputs == 1 else runs}
 
 
 def test_dynamic_int8_treats_each_row_alone_whatever_the_threads(dynamic):
