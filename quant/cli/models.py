@@ -33,6 +33,8 @@ def inspect(model: Annotated[Path, typer.Argument(help="An ONNX file.")], as_jso
         shape = "two activations" if layer.weight is None else "x".join(map(str, layer.weight))
         table.add_row(plain(layer.name), plain(layer.op), shape, "-" if layer.channel_axis is None else f"axis {layer.channel_axis}", f"{layer.parameters:,}")
     out.print(table)
+    if found.nested:
+        out.print(f"note: {found.nested}", highlight=False)
 
 
 @app.command()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from quant.core.documents import Document
 from quant.errors import ModelError
-from quant.graph.layers import find_layers
+from quant.graph.layers import find_layers, nested_layers
 from quant.graph.model import opset, read_model, signature
 
 
@@ -21,7 +21,7 @@ class InspectedLayer(Document):
 
 
 class Inspection(Document):
-    """What can be seen of a model."""
+    """What can be seen of a model; `nested` is what is to be said of layers in graphs nested in it, which are not among its layers."""
 
     path: str
     opset: int
@@ -30,6 +30,7 @@ class Inspection(Document):
     operators: dict[str, int]
     parameters: int
     layers: tuple[InspectedLayer, ...]
+    nested: str = ""
 
 
 def inspect(path: Path | str) -> Inspection:
@@ -62,4 +63,5 @@ def inspect(path: Path | str) -> Inspection:
         operators=dict(sorted(operators.items())),
         parameters=sum(v.const_value.size for v in model.graph.initializers.values() if v.const_value is not None),
         layers=layers,
+        nested=nested_layers(model),
     )

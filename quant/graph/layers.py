@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import onnx_ir as ir
 
 from quant.core.registry import did_you_mean
 from quant.errors import ModelError, PlanError
-from quant.graph.model import attribute, constant, read_model
+from quant.graph.model import all_graphs, attribute, constant, read_model
 
 LAYER_OPS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 """Operators that multiply."""
@@ -20,6 +21,7 @@ TABLE_OP = "Gather"
 """The operator that looks rows up in a table (an embedding)."""
 FLOAT32 = ir.DataType.FLOAT
 _OPERANDS = 2
+_NESTED = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
 _MATRIX = 2
 
 
@@ -83,14 +85,26 @@ def find_layers(model: ir.Model) -> tuple[Layer, ...]:
 
 
 def no_layers(path: Path) -> str:
-    """Why `find_layers` finds none in the model at `path`: it computes in another type, in integers already, or in other operators."""
-    nodes = list(read_model(path).graph)
+    """Why `find_layers` finds none in the model at `path`: it computes in another type, in integers already, in nested graphs, or in other operators."""
+    model = read_model(path)
+    nodes = list(model.graph)
     others = sorted({v.dtype.name for n in nodes if n.op_type in LAYER_OPS for v in n.inputs[:_OPERANDS] if v is not None and v.dtype not in {None, FLOAT32}})
     if others:
         return f"the model computes in {', '.join(others)}, not in FP32: bring it as it was trained"
     if any(n.op_type.startswith(("QLinear", "QGemm", "ConvInteger", "MatMulInteger", "DynamicQuantize")) for n in nodes):
         return "the model is quantized already"
-    return "the model has no layers"
+    return nested_layers(model) or "the model has no layers"
+
+
+def nested_layers(model: ir.Model) -> str:
+    """What is to be said of layers in nested graphs, which are not among those of `find_layers` and stay as they are; empty where there are none."""
+    found = Counter(node.op_type for graph in all_graphs(model.graph) if graph is not model.graph for node in graph if node.op_type in LAYER_OPS)
+    if not found:
+        return ""
+    within = sorted({node.op_type for node in model.graph if any(a.type in _NESTED for a in node.attributes.values())})
+    told = ", ".join(f"{op} {count}" for op, count in sorted(found.items()))
+    where = f"lie in graphs nested in {' and '.join(within)}, which are left as they are"
+    return f"{found.total()} {'layer' if found.total() == 1 else 'layers'} ({told}) {where}: bring the branch that is used as a graph of its own"
 
 
 def layer_of(node: ir.Node) -> Layer | None:
