@@ -285,7 +285,8 @@ CONFIGS = ("INT8_DEFAULT_CFG", "INT8_SMOOTHQUANT_CFG", "FP8_DEFAULT_CFG", "INT4_
 @pytest.mark.filterwarnings("ignore")  # other people's
 @pytest.mark.parametrize("config", CONFIGS)
 def test_modelopt_itself_is_read_weights_and_scales_kept(tmp_path, config):
-    mtq = pytest.importorskip("modelopt.torch.quantization")
+    why = "the real ModelOpt is not here (pip install 'quant-toolkit[modelopt]'); what it writes is recorded for test_modelopt_recorded.py"
+    mtq = pytest.importorskip("modelopt.torch.quantization", reason=why)
     torch.manual_seed(0)
     is_int4 = config.startswith("INT4")
     net = torch.nn.Sequential(torch.nn.Linear(256, 128), torch.nn.ReLU(), torch.nn.Linear(128, 128)) if is_int4 else Net(torch.nn.Conv2d, torch.nn.Linear)
