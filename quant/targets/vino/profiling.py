@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import time
@@ -15,7 +16,8 @@ import numpy.typing as npt
 
 from quant.core.costs import KernelTime
 
-_CONVERTS = frozenset({"FakeQuantize", "Convert"})
+_CONVERTS = frozenset({"FakeQuantize", "Convert", "Subgraph"})
+_PART = re.compile(r"(Multiply|Subtract|Add|Convert|Round|Clamp)_\d+")
 _CODES = frozenset({"i8", "u8", "i4", "u4"})
 _QUANTIZER = re.compile(r"_(QuantizeLinear|DequantizeLinear)(_\d+)?$")
 _EXECUTED = "EXECUTED"
@@ -85,17 +87,32 @@ def _kernels(
             continue
         ms = sum(statistics.median(each) for each in times[name] if each) / feeds
         own = layers.get(name, ())
-        codes = kernel.get_output_size() > 0 and str(kernel.get_output_element_type(0).get_type_name()) in _CODES
-        told.append(KernelTime(kernel=name, op=ops[name], ms=ms, layers=own, near=near.get(name), converts=_converted(name, ops[name]), codes=codes))
+        codes, elements = _made(kernel)
+        near_it, converts = near.get(name), _converted(kernel, name, ops[name])
+        told.append(KernelTime(kernel=name, op=ops[name], ms=ms, layers=own, near=near_it, converts=converts, codes=codes, elements=elements))
     known = {kernel.kernel for kernel in told}
     # Kernels that OpenVINO adds when it runs (reorders of layouts, say) are no part of the graph that it shows.
     added = [name for name in times if name not in known]
     return (*told, *(KernelTime(kernel=name, op=ops[name], ms=sum(statistics.median(each) for each in times[name] if each) / feeds) for name in sorted(added)))
 
 
-def _converted(name: str, op: str) -> str | None:
-    """The tensor that a quantizer was written for."""
-    return _QUANTIZER.sub("", name) if op in _CONVERTS and _QUANTIZER.search(name) else None
+def _made(kernel: Any) -> tuple[bool, int]:
+    """Whether a kernel makes codes, and how many elements; 0 where its shape depends on the input."""
+    if kernel.get_output_size() == 0:
+        return False, 0
+    shape = kernel.get_output_partial_shape(0)
+    elements = math.prod(shape.to_shape()) if shape.is_static else 0
+    return str(kernel.get_output_element_type(0).get_type_name()) in _CODES, elements
+
+
+def _converted(kernel: Any, name: str, op: str) -> str | None:
+    """The tensor that a quantizer was written for, when the kernel does nothing else."""
+    if op not in _CONVERTS or not _QUANTIZER.search(name):
+        return None
+    merged = str(kernel.get_rt_info()["originalLayersNames"].astype(str)).split(",")
+    # What has no name of the model is part of how OpenVINO writes a quantizer: a Multiply or a Subtract with a number behind it.
+    others = [one for one in merged if one and not _QUANTIZER.search(one) and not _PART.fullmatch(one)]
+    return None if others else _QUANTIZER.sub("", name)
 
 
 def _nearest(ordered: Sequence[Any], layers: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
