@@ -186,6 +186,15 @@ class Subject:
         return {name: digest for name, digest in found.items() if name != ARTIFACT_FILE}
 
     @cached_property
+    def unrepeatable(self) -> frozenset[str]:
+        """Files of the artifact that its engine writes otherwise each time, so that it does not name their digests; they are judged by what they do."""
+        made = self.expected
+        if made is None:
+            return frozenset(set(self.files) - set(self.stored.files))
+        paths = {path.relative_to(made.folder).as_posix() for path in made.folder.rglob("*") if path.is_file()}
+        return frozenset(paths - set(made.artifact.files) - {ARTIFACT_FILE})
+
+    @cached_property
     def seen(self) -> Built:
         """The artifact as it lies there: its own files, and of what it should be only what it takes to open it."""
         made = self.expected

@@ -40,10 +40,11 @@ class ArtifactFiles(OfCandidate):
         """Hash the artifact's files again, against `artifact.json`."""
         told, there = subject.stored.files, subject.files
         found = [self._finding(subject, name, "is missing") for name in sorted(set(told) - set(there))]
-        found += [self._finding(subject, name, "is not named in artifact.json") for name in sorted(set(there) - set(told))]
+        found += [self._finding(subject, name, "is not named in artifact.json") for name in sorted(set(there) - set(told) - subject.unrepeatable)]
         off = sorted(name for name in set(told) & set(there) if told[name] != there[name])
         found += [self._finding(subject, name, f"has SHA-256 {there[name][:12]}…, artifact.json says {told[name][:12]}…") for name in off]
-        return judged(found, f"{count(len(there), 'file')} as named")
+        own = f"; {count(len(subject.unrepeatable), 'file')} of the engine's own, of which it names no digest" if subject.unrepeatable else ""
+        return judged(found, f"{count(len(told), 'file')} as named{own}")
 
     @staticmethod
     def _finding(subject: Subject, name: str, what: str) -> Finding:

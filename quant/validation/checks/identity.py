@@ -58,10 +58,13 @@ class Identity(OfCandidate):
         if made is None:
             return skipped(_BARE)
         found = _description(subject)
-        for name in sorted({*made.artifact.files, *subject.files}):
+        own = subject.unrepeatable
+        found += [_missing(subject, name) for name in sorted(own - set(subject.files))]
+        for name in sorted({*made.artifact.files, *subject.files} - own):
             if made.artifact.files.get(name) != subject.files.get(name):
                 found += _file(subject, name)
-        return judged(found, f"{count(len(made.artifact.files), 'file')} byte for byte as made anew, {count(len(subject.layers), 'layer')}")
+        said = f"{count(len(made.artifact.files), 'file')} byte for byte as made anew, {count(len(subject.layers), 'layer')}"
+        return judged(found, said + (f"; {count(len(own), 'file')} that the engine writes otherwise each time, judged by what they do" if own else ""))
 
 
 @CHECKS.add
@@ -80,9 +83,14 @@ class BaselineArtifact(OfCandidate):
         made = subject.workshop.build_baseline(subject.target)
         place = f"artifacts/{subject.target}/{made.scheme}"
         beside = Subject(subject.delivery, made.scheme, subject.target, folder / place, place)
-        off = [name for name in sorted({*made.artifact.files, *beside.files}) if made.artifact.files.get(name) != beside.files.get(name)]
+        names = {*made.artifact.files, *beside.files} - beside.unrepeatable
+        off = [name for name in sorted(names) if made.artifact.files.get(name) != beside.files.get(name)]
         what = "is not what the FP32 model makes"
         return judged([Finding(kind="file", where=beside.path_of(n), file=beside.path_of(n), what=what) for n in off], "byte for byte what is made anew")
+
+
+def _missing(subject: Subject, name: str) -> Finding:
+    return Finding(kind="file", where=subject.path_of(name), file=subject.path_of(name), what="is missing")
 
 
 def _layer(name: str, what: str, file: str) -> Finding:
