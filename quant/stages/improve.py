@@ -1,6 +1,6 @@
 """improve: transforms of the FP32 model, each kept only if the quantized model then comes closer to FP32.
 
-Closeness is measured on samples of their own (role `search`; without one, the first calibration samples): the squared error of every float
+Closeness is measured on samples of their own (role `search`; without one, calibration samples that did not guide): the squared error of every float
 output, as a share of that output's square, averaged over outputs. The quantized graph is computed as ONNX defines it, so that
 what is measured is the transform and not an engine.
 """
@@ -19,7 +19,7 @@ from quant.core.documents import Document, PrecisionPlan
 from quant.core.formats import Range
 from quant.core.protocols import Calibrator
 from quant.core.table import CalibrationTable
-from quant.data.first import FirstSamples
+from quant.data.first import FirstSamples, LaterSamples
 from quant.data.samples import Samples
 from quant.graph.model import drop_unused_weights, read_model, write_model
 from quant.graph.runtime import Runtime
@@ -142,10 +142,21 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
     return replace(best, story=Story(steps=tuple(steps)))
 
 
+def _is_shared(work: Work) -> bool:
+    """Whether the same samples have to guide and to judge: then the first half guides, and the rest judges; one sample alone does both."""
+    return work.search is work.calibration and len(work.calibration) > 1
+
+
+def _guides(work: Work) -> FirstSamples:
+    return FirstSamples(work.calibration, min(_GUIDING, len(work.calibration) // 2) if _is_shared(work) else _GUIDING)
+
+
 def _judges(path: Path, work: Work) -> FirstSamples:
     """The first samples that judge, as many as the outputs of the first one leave room for."""
-    size = sum(array.nbytes for outputs in _outputs(Runtime(path), FirstSamples(work.search, 1), work.feeding) for array in outputs.values())
-    return FirstSamples(work.search, max(1, min(_JUDGING, _JUDGED_BYTES // max(size, 1))))
+    start = len(_guides(work)) if _is_shared(work) else 0
+    samples = LaterSamples(work.search, start) if start else work.search
+    size = sum(array.nbytes for outputs in _outputs(Runtime(path), FirstSamples(samples, 1), work.feeding) for array in outputs.values())
+    return FirstSamples(samples, max(1, min(_JUDGING, _JUDGED_BYTES // max(size, 1))))
 
 
 def _finite(error: float) -> float | None:
@@ -173,7 +184,7 @@ def _transformed(best: Improved, transform: Transform, work: Work, ranges: Mappi
     options = getattr(work.scheme, "options", None)
     setting = Setting(work.plan, on_grids_of(work.scheme, work.dialect), per_channel=getattr(options, "per_channel", True))
     tensors = transform.tensors(model, setting)
-    guides = FirstSamples(work.calibration, _GUIDING)
+    guides = _guides(work)
     rows = gather_rows(best.path, guides, tensors, work.feeding, rows=_ROWS) if tensors else {}
     change = transform.apply(model, setting, Seen(rows, partial(gather_inputs, best.path, guides, feeding=work.feeding), ranges))
     if change.ranges:

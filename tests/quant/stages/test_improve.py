@@ -150,3 +150,19 @@ def test_transforms_see_the_grids_that_the_scheme_writes(work, tmp_path):
     for scheme in (asked.scheme, SCHEMES.make("int8-qat", {"bits": 3}), SCHEMES.make("int8-qat", {"bits": 4})):
         improve(path, {"spy": Spy(lambda *_: Change())}, replace(asked, scheme=scheme), table=table, scratch=tmp_path / "s")
     assert seen == [(DIALECT.activations.high, 127), (DIALECT.activations.high >> 5, 3), (DIALECT.activations.high >> 4, 7)]
+
+
+@pytest.mark.parametrize(("given", "guiding"), [(400, 128), (90, 45), (3, 1), (1, 1)])
+def test_where_the_same_samples_guide_and_judge_none_does_both(work, tmp_path, samples, given, guiding):
+    path, asked, table = work
+    rows = np.arange(given * 8, dtype=np.float32).reshape(given, 8) / given
+    shared = samples([[{"x": row}] for row in rows])
+    seen = []
+    fake = Fake(lambda _model, found: seen.append(found.rows["h"].whole.high.max()) or Change())
+    improve(path, {"fake": fake}, replace(asked, calibration=shared, search=shared), table=table, scratch=tmp_path / "s")
+    assert seen == [rows[guiding - 1].max()]
+    from quant.stages.improve import _judges
+
+    judges = list(_judges(path, replace(asked, calibration=shared, search=shared)))
+    assert len(judges) == min(256, max(given - guiding, 1))
+    assert judges[0].feeds[0]["x"][0] == rows[guiding if given > 1 else 0, 0]
