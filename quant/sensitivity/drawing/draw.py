@@ -18,7 +18,7 @@ from quant.graph.changes import Rewritten
 from quant.sensitivity.drawing.directions import random_loss
 from quant.sensitivity.drawing.references import first_rows, mean_squares
 from quant.sensitivity.measuring.parts import PARTS
-from quant.sensitivity.measuring.sums import Shares
+from quant.sensitivity.measuring.sums import ManyShares
 from quant.twin.edges import EdgeRun, Place, Rounding, WeightShifts, dotted, places_of, rounding_of
 from quant.twin.make import make_twin
 from quant.twin.training.fit import exact
@@ -189,41 +189,37 @@ class _Tally:
         self.relative = relative
         self._keys = plan.keys
         self._formats = list(dict.fromkeys(f for f, _ in plan.keys))
-        self._sums = {(key, part): Shares([1.0]) for key in plan.keys for part in PARTS}
-        self._joint = {f: Shares([1.0]) for f in self._formats}
+        self._sums = ManyShares(len(PARTS) * len(plan.keys))
+        self._joint = ManyShares(len(self._formats))
         self._samples, self._signal = 0, 0.0
 
     def add(self, products: Mapping[Key, tuple[Doubles, Doubles]], signals: Doubles) -> None:
         """Add one batch."""
         self._samples += len(signals)
         self._signal += float(signals.sum())
-        totals: dict[str, Doubles] = {}
-        for key, (weight, activation) in products.items():
-            for part, values in zip(PARTS, (weight + activation, weight, activation), strict=True):
-                _add(self._sums[key, part], values, signals)
-            before = totals.get(key[0])
-            now = weight + activation
-            if before is not None and before.shape != now.shape:
-                before, now = before.sum(axis=1, keepdims=True), now.sum(axis=1, keepdims=True)
-            totals[key[0]] = now if before is None else before + now
-        for number_format, values in totals.items():
-            _add(self._joint[number_format], values, signals)
+        apart = [key for key in self._keys if products[key][0].shape[1] == len(signals)]
+        together = [key for key in self._keys if key not in set(apart)]
+        for keys, each in ((apart, signals), (together, signals.sum(keepdims=True))):
+            if keys:
+                parts = np.array([[weight + activation, weight, activation] for weight, activation in (products[key] for key in keys)])
+                places = [len(PARTS) * self._keys.index(key) + number for key in keys for number in range(len(PARTS))]
+                self._sums.add(places, np.square(parts).mean(axis=2).reshape(len(places), -1), each)
+        for place, number_format in enumerate(self._formats):
+            own = [np.add(*products[key]) for key in self._keys if key[0] == number_format]
+            if any(values.shape[1] != len(signals) for values in own):
+                own, each = [values.sum(axis=1, keepdims=True) for values in own], signals.sum(keepdims=True)
+            else:
+                each = signals
+            self._joint.add([place], np.square(np.sum(own, axis=0)).mean(axis=0)[None], each)
 
     def result(self) -> Drawn:
         """What was found."""
-        effects = []
-        for number_format, layer in self._keys:
-            for part in PARTS:
-                value, error = self._sums[(number_format, layer), part].value()
-                effects.append(Effect(layer=layer, format=number_format, part=part, value=value, standard_error=error))
-        joint = []
-        for number_format in self._formats:
-            value, error = self._joint[number_format].value()
-            joint.append(Effect(layer=ALL_LAYERS, format=number_format, value=value, standard_error=error))
+        named = [(f, layer, part) for f, layer in self._keys for part in PARTS]
+        effects = [
+            Effect(layer=layer, format=f, part=part, value=value, standard_error=error)
+            for (f, layer, part), (value, error) in zip(named, self._sums.values(), strict=True)
+        ]
+        joint = [
+            Effect(layer=ALL_LAYERS, format=f, value=value, standard_error=error) for f, (value, error) in zip(self._formats, self._joint.values(), strict=True)
+        ]
         return Drawn(effects, self._samples, self._signal / max(self._samples, 1) if self.relative else 1.0, joint)
-
-
-def _add(sums: Shares, values: Doubles, signals: Doubles) -> None:
-    squares = np.square(values).mean(axis=0)
-    shared = signals if len(squares) == len(signals) else signals.sum(keepdims=True)
-    sums.add(squares[:, None], shared[:, None])

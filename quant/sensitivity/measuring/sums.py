@@ -56,3 +56,36 @@ class Shares:
         slopes = np.concatenate([self._weights / signals, -self._weights * shares / signals])
         spread = float(slopes @ self._products @ slopes)
         return value, math.sqrt(max(spread, 0.0) * self.count / (self.count - 1))
+
+
+class ManyShares:
+    """As `Shares`, of one output, for many effects at once.
+
+    Args:
+        size: Number of effects.
+
+    Example:
+        >>> two = ManyShares(2)
+        >>> two.add(slice(0, 2), np.array([[1.0, 3.0], [0.0, 0.0]]), np.array([10.0, 10.0]))
+        >>> [tuple(round(x, 3) for x in pair) for pair in two.values()]
+        [(0.2, 0.1), (0.0, 0.0)]
+    """
+
+    def __init__(self, size: int) -> None:
+        self._sums = np.zeros((6, size))
+
+    def add(self, which: slice | Sequence[int], errors: Doubles, signals: Doubles) -> None:
+        """Add samples: errors `[effects, samples]` of the effects at the places `which`, and signals `[samples]`."""
+        q = np.nan_to_num(np.minimum(errors, BEYOND), nan=BEYOND)
+        rows = (q.sum(axis=1), np.square(q).sum(axis=1), q @ signals, signals.sum(), np.square(signals).sum(), signals.size)
+        for total, row in zip(self._sums, rows, strict=True):
+            total[which] += row
+
+    def values(self) -> list[tuple[float, float]]:
+        """(value, standard error) of each."""
+        found = []
+        for q, qq, qp, p, pp, count in self._sums.T:
+            value = min(q / p, BEYOND) if p > 0 else BEYOND if q > 0 else 0.0
+            spread = max(qq - 2 * value * qp + value * value * pp, 0.0)
+            found.append((float(value), float(value if count <= 1 or p <= 0 else math.sqrt(spread * count / (count - 1)) / p)))
+        return found

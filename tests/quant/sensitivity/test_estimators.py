@@ -115,7 +115,9 @@ def test_places_that_a_mask_leaves_out_count_for_nothing(tmp_path):
     texts = [R.integers(1, 9, size=n).astype(np.int64) for n in (2, 5, 7, 3, 4, 6)]
 
     class Padded(profiling.Feeds):
-        pad_values = {"ids": 0}
+        @property
+        def pad_values(self):
+            return {"ids": 0}
 
     plain = profiling.Feeds(Sample(i, ({"ids": t},)) for i, t in enumerate(texts))
     padded = Padded(plain)
