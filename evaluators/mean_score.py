@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import numpy as np
-from pydantic import Field
-
 from evaluators import METRICS
 from evaluators.examples import Example, numbers
-from evaluators.outputs import Apply, Floats, OutputOptions, Outputs, column_of, pick
+from evaluators.outputs import Floats, Outputs
+from evaluators.scores import ScoreOptions, score_record
 from evaluators.weights import weighted_mean
 from quant.core.protocols import Direction, Records
-
-
-class MeanScoreOptions(OutputOptions):
-    """Options of `mean-score`."""
-
-    column: int | None = Field(None, description="column of the score; of one or two columns the last when not given")
-    apply: Apply = Field("none", description="what makes a score of the columns")
 
 
 @METRICS.add
@@ -32,9 +23,9 @@ class MeanScore:
     direction: ClassVar[Direction] = "same"
     unit: ClassVar[str] = "score"
     proportion: ClassVar[bool] = False
-    Options: ClassVar[type[MeanScoreOptions]] = MeanScoreOptions
+    Options: ClassVar[type[ScoreOptions]] = ScoreOptions
 
-    def __init__(self, options: MeanScoreOptions) -> None:
+    def __init__(self, options: ScoreOptions) -> None:
         self.options = options
 
     @classmethod
@@ -47,10 +38,7 @@ class MeanScore:
 
     def record(self, outputs: Outputs, label: Any) -> Records:  # noqa: ARG002 - the protocol's signature
         """One row: the score."""
-        array = pick(outputs, self.options.output)
-        scores = array.reshape(-1, array.shape[-1] if array.ndim else 1)
-        column = self.options.column if scores.shape[1] != 2 else 1 if self.options.column is None else self.options.column  # noqa: PLR2004 - two classes
-        return np.array([[float(np.mean(column_of(scores, column, self.options.apply)))]])
+        return score_record(outputs, self.options)
 
     def value(self, records: Records) -> float:
         """The mean."""

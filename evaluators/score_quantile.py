@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from evaluators import METRICS
-from evaluators.mean_score import MeanScore, MeanScoreOptions
-from evaluators.outputs import Floats
-from quant.core.protocols import Records
+from evaluators.examples import Example, numbers
+from evaluators.outputs import Floats, Outputs
+from evaluators.scores import ScoreOptions, score_record
+from quant.core.protocols import Direction, Records
 
 
-class ScoreQuantileOptions(MeanScoreOptions):
+class ScoreQuantileOptions(ScoreOptions):
     """Options of `score-quantile`."""
 
     quantile: float = Field(0.99, gt=0, lt=1, description="share of the samples whose score is at most the value")
 
 
 @METRICS.add
-class ScoreQuantile(MeanScore):
+class ScoreQuantile:
     """A quantile of the score over samples; any move away from the baseline's is a drop. Needs no labels; records are `[score]`.
 
     It is the smallest score that at least `quantile` of the samples do not exceed (definition 1 of Hyndman and Fan 1996, The American
@@ -28,11 +29,25 @@ class ScoreQuantile(MeanScore):
     """
 
     kind: ClassVar[str] = "score-quantile"
-    Options: ClassVar[type[MeanScoreOptions]] = ScoreQuantileOptions
+    direction: ClassVar[Direction] = "same"
+    unit: ClassVar[str] = "score"
+    proportion: ClassVar[bool] = False
+    Options: ClassVar[type[ScoreQuantileOptions]] = ScoreQuantileOptions
 
     def __init__(self, options: ScoreQuantileOptions) -> None:
-        super().__init__(options)
-        self.quantile = options.quantile
+        self.options = options
+
+    @classmethod
+    def example(cls) -> Example:
+        """Some scores."""
+        return numbers()
+
+    def check_label(self, label: object) -> None:
+        """Accept anything: no label is read."""
+
+    def record(self, outputs: Outputs, label: Any) -> Records:  # noqa: ARG002 - the protocol's signature
+        """One row: the score."""
+        return score_record(outputs, self.options)
 
     def value(self, records: Records) -> float:
         """The quantile."""
@@ -43,5 +58,5 @@ class ScoreQuantile(MeanScore):
         order = np.argsort(records[:, 0], kind="stable")
         below = np.cumsum(weights[:, order], axis=1)
         # A rounding step is let go, so that the 9th of 10 is the 0.9 quantile.
-        place = (below >= self.quantile * below[:, -1:] * (1 - 1e-12)).argmax(axis=1)
+        place = (below >= self.options.quantile * below[:, -1:] * (1 - 1e-12)).argmax(axis=1)
         return np.asarray(records[order, 0][place])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -65,6 +66,14 @@ class RoleSamples:
 
     def __iter__(self) -> Iterator[Sample]:
         return (self[position] for position in range(len(self)))
+
+    def column(self, name: str) -> list[Any]:
+        """Each sample's value of a column of the data, in the samples' order.
+
+        Raises:
+            DataError: There is no such column.
+        """
+        return [self._record(position).value(name) for position in range(len(self))]
 
     def display(self, position: int) -> str:
         """A few words that show a person which sample it is."""

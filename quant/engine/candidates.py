@@ -27,14 +27,16 @@ from quant.engine.metadata import with_metadata
 from quant.engine.prepare import Prepared
 from quant.engine.settling import settled, settling_key
 from quant.engine.shapes import input_shapes
+from quant.engine.slicing import members_of, parts_of, with_slices
 from quant.engine.training import TRAINED, check_training, training_key, training_material
+from quant.engine.verdicts import gates_key, sequential_of, until_sure
 from quant.errors import DataError, ModelError, QuantError, TargetError
 from quant.graph.model import read_model
 from quant.graph.runtime import Runtime
 from quant.schemes import Needs, Scheme
 from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
-from quant.stages.evaluate import Predictions, Reference, evaluate
+from quant.stages.evaluate import Predictions, Reference, evaluate, is_steady
 from quant.stages.first_run import ARTIFACT_FILE
 from quant.stages.improve import Story
 from quant.stages.measure import requests
@@ -112,7 +114,9 @@ class Workshop:
     """
 
     def __init__(self, bound: Bound, prepared: Prepared, cache: StageCache) -> None:
-        self.bound = with_metadata(bound, prepared.path)
+        parts = parts_of(bound, prepared)
+        self.bound = with_slices(with_metadata(bound, prepared.path), parts)
+        self.slices = members_of(parts)
         self.prepared = prepared
         self.cache = cache
         self._recipe = bound.loaded.recipe
@@ -342,8 +346,18 @@ class Workshop:
         def produce(folder: Path) -> None:
             session = self.bound.targets[built.target].session(built.artifact, built.folder, threads=1)
             against = Reference(baseline.outputs).read()
-            title = f"evaluating {built.name}"
-            found = evaluate(session.run, samples, feeding, self.bound.metrics, title=title, keep=self.fidelity_output, against=against, finite=baseline.finite)
+            found = evaluate(
+                session.run,
+                samples,
+                feeding,
+                self.bound.metrics,
+                title=f"evaluating {built.name}",
+                keep=self.fidelity_output,
+                against=against,
+                finite=baseline.finite,
+                until=until_sure(self.bound, self.slices, baseline.predictions, samples=len(samples)),
+                repeats=1 if is_steady(session.run, samples, feeding) else self._recipe.evaluation.repeats,
+            )
             if found.not_finite:
                 (folder / _NOT_FINITE).write_text(json.dumps(found.not_finite, sort_keys=True), encoding="utf-8")
                 return
@@ -351,7 +365,10 @@ class Workshop:
             if found.closeness is not None:
                 found.closeness.save(folder / _FIDELITY)
 
-        folder = self.cache.stage(f"evaluate:{built.name}", {**self.evaluation_key(feeding.batch_size), "artifact": built.artifact.digest}, produce)
+        key = {**self.evaluation_key(feeding.batch_size), "artifact": built.artifact.digest, "repeats": self._recipe.evaluation.repeats}
+        if sequential_of(self.bound) is not None:
+            key |= {"until": gates_key(self.bound)}
+        folder = self.cache.stage(f"evaluate:{built.name}", key, produce)
         if (folder / _NOT_FINITE).exists():
             found = json.loads((folder / _NOT_FINITE).read_text(encoding="utf-8"))
             said = ", ".join(f"output {name!r} is not finite for {count} of {len(samples)} samples" for name, count in found.items())

@@ -8,7 +8,7 @@ from quant.core.documents import PrecisionPlan
 from quant.engine.agreeing import agreement
 from quant.engine.candidates import Baseline, Built, Workshop
 from quant.engine.fallback import judge
-from quant.engine.gating import gate_candidate
+from quant.engine.gating import gate_candidate, slices_of
 from quant.engine.summary import Outcome
 from quant.errors import QuantError, RunError
 
@@ -37,6 +37,7 @@ def judged(
         audit = workshop.audit(built)
         agreed = agreement(workshop, built)
         verdicts = gate_candidate(workshop, built, reference.predictions, measured.predictions)
+        slices = slices_of(workshop, built, reference.predictions, measured.predictions)
     except RunError:
         raise
     except QuantError as error:
@@ -44,7 +45,7 @@ def judged(
     engine = workshop.bound.targets[target]
     by_nature = emulated is not None and not engine.ahead_of_time
     reason, fails = judge(audit, plan, emulated=by_nature, allowed=engine.options.allow_fallback)
-    return Outcome(scheme, target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails, agreement=agreed)
+    return Outcome(scheme, target, built, measured, audit, verdicts, emulated, reason=reason, fails=fails, agreement=agreed, slices=slices)
 
 
 def one_line(error: QuantError) -> str:

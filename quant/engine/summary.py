@@ -16,19 +16,8 @@ from quant.core.table import CalibrationTable
 from quant.engine.bind import Bound
 from quant.engine.candidates import Built, Measured, Workshop, metric_values
 from quant.engine.prepare import Prepared
-from quant.report.document import (
-    Baseline,
-    Calibration,
-    Candidate,
-    DataSummary,
-    FidelityRow,
-    GateRow,
-    LatencyRow,
-    ModelSummary,
-    RangeRow,
-    TrainingRow,
-    TransformRow,
-)
+from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, LatencyRow, ModelSummary, RangeRow, TrainingRow, TransformRow
+from quant.report.gate_row import GateRow
 from quant.stages.evaluate import Predictions
 
 Status = Literal["measured", "failed", "not available", "not applicable", "not tried"]
@@ -50,6 +39,7 @@ class Outcome:
         reason: Why not, or why it fails whatever its gates say.
         fails: Whether it fails whatever its gates say.
         agreement: The engine against the plain meaning of its graph; None when they were not compared.
+        slices: (metric, what was found) in each part of slices.
     """
 
     scheme: str
@@ -63,6 +53,7 @@ class Outcome:
     reason: str = ""
     fails: bool = False
     agreement: Agreement | None = None
+    slices: tuple[tuple[str, Verdict], ...] = ()
 
     @property
     def verdict(self) -> Decision | None:
@@ -114,6 +105,8 @@ def candidate_row(outcome: Outcome, workshop: Workshop, base: Built | None, late
             "drop": first.drop if first else None,
             "drop_upper": first.drop_upper if first else None,
             "gates": tuple(_gate_row(bound, number, verdict) for number, verdict in (outcome.verdicts or {}).items()),
+            "slices": tuple(_row_of(bound, name, verdict) for name, verdict in outcome.slices),
+            "repeats": outcome.measured.predictions.repeats,
             "metrics": metric_values(bound, outcome.measured.predictions),
             "latency_ratio": timed.ratio if timed and not outcome.emulated else None,
             "fidelity": _fidelity_row(outcome.measured, workshop),
@@ -128,7 +121,10 @@ def artifact_folder(built: Built) -> str:
 
 
 def _gate_row(bound: Bound, number: int, verdict: Verdict) -> GateRow:
-    name = bound.gates[number][0]
+    return _row_of(bound, bound.gates[number][0], verdict)
+
+
+def _row_of(bound: Bound, name: str, verdict: Verdict) -> GateRow:
     metric = bound.metrics[name]
     return GateRow(metric=name, direction=metric.direction, unit=metric.unit, verdict=verdict)
 

@@ -12,8 +12,9 @@ from pydantic import Field
 
 from evaluators.agreement import Agreement
 from quant.core.digest import digest_of
-from quant.core.documents import AuditRow, Decision, Document, LayerChoice, Verdict
+from quant.core.documents import AuditRow, Decision, Document, LayerChoice
 from quant.report.delivered import Delivered
+from quant.report.gate_row import GateRow
 from quant.report.mixing import MixingRow
 
 REPORT_VERSION = 1
@@ -43,22 +44,6 @@ class FidelityRow(Document):
     max_abs_error: float
     kl: float | None
     agreement: float | None
-
-
-class GateRow(Document):
-    """One gate's verdict on a candidate: which metric, and what was found.
-
-    Args:
-        metric: Name of the metric.
-        direction: Which way is better: `higher`, `lower`, or as close to the baseline as can be (`same`).
-        unit: Unit of its value; `share` and `rate` are shown in percent.
-        verdict: What the gate found.
-    """
-
-    metric: str
-    direction: Literal["higher", "lower", "same"]
-    unit: str
-    verdict: Verdict
 
 
 class TransformRow(Document):
@@ -133,6 +118,8 @@ class Candidate(Document):
         drop_upper: Upper confidence bound of `drop`.
         verdict: Over all gates.
         gates: Every gate.
+        slices: What was found in each part of slices, gated or not; bounds hold for all parts of a metric at once.
+        repeats: How often each sample was run; more than once where outputs differ from run to run.
         metrics: Name -> value of every metric.
         latency_ratio: Median time over that of FP32 in the same engine and run; None when emulated or not measured.
         size_bytes: Size of the artifact.
@@ -159,6 +146,8 @@ class Candidate(Document):
     drop_upper: float | None = None
     verdict: Decision | None = None
     gates: tuple[GateRow, ...] = ()
+    slices: tuple[GateRow, ...] = ()
+    repeats: int = 1
     metrics: dict[str, float] = Field(default_factory=dict)
     latency_ratio: float | None = None
     size_bytes: int | None = None

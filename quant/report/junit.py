@@ -6,7 +6,8 @@ import re
 from xml.etree import ElementTree as ET
 
 from quant.report.audit import audit_sentences, differing, finding
-from quant.report.document import Candidate, GateRow, Report
+from quant.report.document import Candidate, Report
+from quant.report.gate_row import GateRow
 from quant.report.rows import latency_of
 from quant.report.sentence import needed
 from quant.report.words import count, drop, fixed, in_unit, limit, lower, one_line, upper, visible
@@ -45,7 +46,7 @@ def _candidate(suite: ET.Element, report: Report, candidate: Candidate) -> None:
             ET.SubElement(case, "skipped", message=said)
         return
     for gate in candidate.gates:
-        _gate(_case(suite, candidate, f"{one_line(gate.metric)} within {limit(gate.verdict, gate.unit)}"), gate)
+        _gate(_case(suite, candidate, f"{one_line(gate.title)} within {limit(gate.verdict, gate.unit)}"), gate)
     if not candidate.gates:
         ET.SubElement(_case(suite, candidate, "gate"), "skipped", message="no metric to judge by")
     if candidate.unaudited:

@@ -7,13 +7,31 @@ from collections.abc import Iterable, Sequence
 from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import audit_sentences, finding
 from quant.report.document import Candidate, Report
+from quant.report.gate_row import GateRow
 from quant.report.mixing import MixingRow, mixing_sentence, step_rows
 from quant.report.rows import ICONS, candidate_rows, latency_of
 from quant.report.sentence import needed, title
 from quant.report.speed import choice_sentences, fastest_sentence
 from quant.report.training import epoch_head, epoch_rows, training_sentence
 from quant.report.transforms import transform_rows
-from quant.report.words import NOTHING, count, drop, fixed, in_unit, limit, lower, milliseconds, number, one_line, seconds, size, small_share, upper
+from quant.report.words import (
+    NOTHING,
+    count,
+    drop,
+    fixed,
+    how_sure,
+    in_unit,
+    limit,
+    looked_at,
+    lower,
+    milliseconds,
+    number,
+    one_line,
+    seconds,
+    size,
+    small_share,
+    upper,
+)
 
 _MOST_LAYERS, _MOST_TENSORS = 20, 10
 _ESCAPES = str.maketrans(
@@ -102,9 +120,7 @@ def _details(candidate: Candidate) -> list[str]:
     if candidate.status != "measured":
         return []
     parts = [f"### {escaped(title(candidate))}"]
-    if candidate.gates:
-        head = ("gate", "verdict", "FP32", "candidate", "drop", "lower bound", "upper bound", "allowed", "method")
-        parts.append(_table(head, [_gate(candidate, place) for place in range(len(candidate.gates))]))
+    parts += _verdicts(candidate)
     if candidate.transforms:
         parts.append(_table(("transform", "kept", "error before", "error after", "layers", "why"), transform_rows(candidate.transforms)))
     if candidate.training is not None:
@@ -128,12 +144,28 @@ def _details(candidate: Candidate) -> list[str]:
     return parts
 
 
-def _gate(candidate: Candidate, place: int) -> tuple[str, ...]:
-    gate = candidate.gates[place]
+def _verdicts(candidate: Candidate) -> list[str]:
+    parts: list[str] = []
+    if candidate.gates:
+        head = ("gate", "verdict", "FP32", "candidate", "drop", "lower bound", "upper bound", "allowed", "samples", "method")
+        parts.append(_table(head, [_gate(gate) for gate in candidate.gates]))
+    if candidate.slices:
+        columns = ("slice", "samples", "FP32", "candidate", "drop", "lower bound", "upper bound")
+        parts += [_table(columns, [_slice(gate) for gate in candidate.slices]), escaped(f"{how_sure(candidate.slices[0].verdict, shown=True)}.")]
+    return parts
+
+
+def _slice(row: GateRow) -> tuple[str, ...]:
+    v, unit = row.verdict, row.unit
+    bounds = drop(v.drop, unit, relative=v.relative), lower(v.drop_lower, unit, relative=v.relative), upper(v.drop_upper, unit, relative=v.relative)
+    return row.title, looked_at(v), in_unit(v.baseline, unit), in_unit(v.value, unit), *bounds
+
+
+def _gate(gate: GateRow) -> tuple[str, ...]:
     v, unit = gate.verdict, gate.unit
     verdict = f"{ICONS[v.decision]} {v.decision}" + (f": {needed(gate)}" if v.decision == "inconclusive" else "")
     bounds = drop(v.drop, unit, relative=v.relative), lower(v.drop_lower, unit, relative=v.relative), upper(v.drop_upper, unit, relative=v.relative)
-    return gate.metric, verdict, in_unit(v.baseline, unit), in_unit(v.value, unit), *bounds, limit(v, unit), v.method
+    return gate.title, verdict, in_unit(v.baseline, unit), in_unit(v.value, unit), *bounds, limit(v, unit), looked_at(v), f"{v.method}; {how_sure(v)}"
 
 
 def _left_out(more: int, noun: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import Finding, audit_sentences, finding
 from quant.report.document import Candidate, RangeRow, Report
 from quant.report.front import draw_front
+from quant.report.gate_row import GateRow
 from quant.report.mixing import mixing_sentence, most_sensitive, spread, step_rows
 from quant.report.picture import draw
 from quant.report.rows import ICONS, candidate_rows, latency_of
@@ -22,7 +23,7 @@ from quant.report.sentence import needed, title
 from quant.report.speed import choice_sentences, fastest_sentence
 from quant.report.training import epoch_head, epoch_rows, training_sentence
 from quant.report.transforms import transform_rows
-from quant.report.words import drop, fixed, in_unit, limit, lower, plain, upper, visible
+from quant.report.words import drop, fixed, how_sure, in_unit, limit, looked_at, lower, plain, upper, visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -72,6 +73,7 @@ def _filters() -> dict[str, Callable[..., Any]]:
         "disagreements_first": _disagreements_first,
         "is_excluded": _is_excluded,
         "found": _found,
+        "in_parts": lambda candidate: _in_words(candidate.slices),
         "glued": lambda text: _UNIT.sub("\N{NO-BREAK SPACE}", text),
     }
 
@@ -102,12 +104,16 @@ def _units(report: Report) -> dict[str, str]:
 
 def _found(candidate: Candidate) -> list[dict[str, str]]:
     """The gates of `candidate` in words."""
+    return _in_words(candidate.gates)
+
+
+def _in_words(gates: Sequence[GateRow]) -> list[dict[str, str]]:
     rows = []
-    for gate in candidate.gates:
+    for gate in gates:
         v = gate.verdict
         rows.append(
             {
-                "metric": gate.metric,
+                "metric": gate.title,
                 "direction": {"higher": "higher is better", "lower": "lower is better", "same": "closer is better"}[gate.direction],
                 "baseline": in_unit(v.baseline, gate.unit),
                 "value": in_unit(v.value, gate.unit),
@@ -116,8 +122,9 @@ def _found(candidate: Candidate) -> list[dict[str, str]]:
                 "upper": upper(v.drop_upper, gate.unit, relative=v.relative),
                 "limit": limit(v, gate.unit),
                 "confidence": f"{plain(100 * v.confidence)} %",
+                "how": how_sure(v),
                 "method": v.method,
-                "samples": f"{v.samples:,}",
+                "samples": looked_at(v),
                 "verdict": v.decision,
                 "note": needed(gate) if v.decision == "inconclusive" else "",
             }

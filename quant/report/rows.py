@@ -8,7 +8,7 @@ from quant.report.agreement import disagreement
 from quant.report.audit import differing, not_found
 from quant.report.document import Candidate, LatencyRow, Report
 from quant.report.sentence import needed, title
-from quant.report.words import NOTHING, count, decibels, drop, fixed, in_unit, limit, listed, one_line, size, upper
+from quant.report.words import NOTHING, count, decibels, drop, fixed, in_unit, limit, listed, looked_at, one_line, size, upper
 
 ICONS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "not available": NOTHING, "not applicable": NOTHING, "not tried": NOTHING, "measured": "·"}
 """Sign of each verdict word, so that none is told by colour alone."""
@@ -129,14 +129,19 @@ def _notes(candidate: Candidate) -> tuple[str, ...]:
     found = []
     if candidate.reason or candidate.status != "measured":
         found.append(one_line(candidate.reason) or "no reason was given")
-    found += [f"{one_line(g.metric)}: {needed(g)}" for g in candidate.gates if g.verdict.decision == "inconclusive"]
-    failed = [one_line(g.metric) for g in candidate.gates[1:] if g.verdict.decision == "fail"]
+    found += [f"{one_line(g.title)}: {needed(g)}" for g in candidate.gates if g.verdict.decision == "inconclusive"]
+    failed = [one_line(g.title) for g in candidate.gates[1:] if g.verdict.decision == "fail"]
     if failed:
         found.append(f"{listed(failed)} beyond the limit, too" if candidate.gates[0].verdict.decision == "fail" else f"{listed(failed)} beyond the limit")
     if not candidate.reason:  # where there is one, it says it
         found += [f"{count(n, 'layer')} {what}" for n, what in _audited(candidate) if n]
     if off := disagreement(candidate.agreement):
         found.append(off)
+    early = [g.verdict for g in candidate.gates if (g.verdict.available or 0) > g.verdict.samples]
+    if early:
+        found.append(f"the evaluation ended early, after {looked_at(max(early, key=lambda v: v.samples))}")
+    if candidate.repeats > 1:
+        found.append(f"its outputs differ from run to run: each sample was run {candidate.repeats} times")
     if candidate.unaudited:
         found.append(f"not audited: {one_line(candidate.unaudited)}")
     if candidate.emulated is not None:

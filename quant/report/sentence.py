@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from quant.core.documents import Decision, Verdict
 from quant.report.audit import differing
-from quant.report.document import Baseline, Candidate, FidelityRow, GateRow
+from quant.report.document import Baseline, Candidate, FidelityRow
+from quant.report.gate_row import GateRow
 from quant.report.words import count, decibels, drop, fixed, in_unit, limit, listed, lower, one_line, percent, plain, upper
 
 _WORDS: dict[Decision, str] = {"pass": "Pass", "fail": "Fail", "inconclusive": "Inconclusive"}
@@ -123,6 +124,8 @@ def _undecided(candidate: Candidate) -> str:
 
 def needed(gate: GateRow) -> str:
     """What would decide the inconclusive verdict of `gate`."""
+    if (gate.verdict.available or 0) > gate.verdict.samples:
+        return "it was undecided when the evaluation ended, as another gate failed"
     if gate.verdict.needed is not None:
         return f"about {count(gate.verdict.needed, 'more sample')} needed"
     if gate.verdict.limit != 0:
@@ -137,7 +140,7 @@ def _keeps(gate: GateRow) -> str:
 
 
 def _within(gate: GateRow) -> str:
-    return f"{one_line(gate.metric)} within {limit(gate.verdict, gate.unit)}" + ("" if gate.verdict.relative else " of FP32")
+    return f"{one_line(gate.title)} within {limit(gate.verdict, gate.unit)}" + ("" if gate.verdict.relative else " of FP32")
 
 
 def _change(gate: GateRow) -> str:

@@ -212,6 +212,32 @@ def limit(verdict: Verdict, unit: str) -> str:
     return _with_words(text, unit, relative=verdict.relative)
 
 
+def looked_at(verdict: Verdict) -> str:
+    """How many samples a verdict looked at, and of how many where it did not need all.
+
+    Example:
+        >>> common = dict(decision="pass", baseline=1, value=1, drop=0, drop_lower=0, drop_upper=0, confidence=0.95, method="", limit=0, relative=False)
+        >>> looked_at(Verdict(samples=2000, **common)), looked_at(Verdict(samples=400, available=2000, **common))
+        ('2,000', '400 of 2,000')
+    """
+    return f"{verdict.samples:,}" + (f" of {verdict.available:,}" if (verdict.available or 0) > verdict.samples else "")
+
+
+def how_sure(verdict: Verdict, *, shown: bool = False) -> str:
+    """What the bounds of a verdict promise; those of slices that are only shown hold for all of these at once.
+
+    Example:
+        >>> common = dict(decision="pass", baseline=1, value=1, drop=0, drop_lower=0, drop_upper=0, confidence=0.95, method="", limit=0, relative=False)
+        >>> how_sure(Verdict(samples=9, **common)), how_sure(Verdict(samples=9, family=3, **common))
+        ('each bound at 95 %', 'each bound at 95 %, the lower one for 3 verdicts together')
+    """
+    sure = f"each bound at {plain(100 * verdict.confidence)} %"
+    if shown:
+        return f"{sure} for all slices of a metric together"
+    together = f", the lower one for {verdict.family} verdicts together" if verdict.family > 1 else ""
+    return sure + together + (f", for all looks together ({verdict.looks} made)" if verdict.looks else "")
+
+
 def drop_scale(unit: str, *, relative: bool) -> tuple[float, str]:
     """What to multiply a drop by before it is shown on an axis, and the words behind it (which may be none)."""
     shares = unit in _SHARES or relative

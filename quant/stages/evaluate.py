@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from evaluators.fidelity import Fidelity, FidelityMeter
 from quant.core.progress import progress
 from quant.core.protocols import Metric, Records
 from quant.data.samples import Samples
+from quant.data.span import Span
 from quant.errors import DataError
 from quant.stages.running import Array, Feeding, Outputs, Run, run_samples
 
@@ -27,22 +29,55 @@ class Predictions:
     Args:
         records: Name of a metric -> its records, `[rows, columns]`, in the samples' order.
         groups: Name of a metric -> the sample of each row, `[rows]`.
+        seen: Number of samples that were run, the first of all; None: all.
+        repeats: How often each of them was run, its rows one run after the other.
     """
 
     records: Mapping[str, Records]
     groups: Mapping[str, npt.NDArray[np.int64]]
+    seen: int | None = None
+    repeats: int = 1
 
     def save(self, path: Path) -> None:
         """Write to one `.npz` file."""
         arrays = {f"records:{k}": v for k, v in self.records.items()} | {f"groups:{k}": v for k, v in self.groups.items()}
-        np.savez(path, allow_pickle=False, **arrays)
+        told = {} if self.seen is None else {"seen": np.array(self.seen)}
+        told |= {"repeats": np.array(self.repeats)} if self.repeats > 1 else {}
+        np.savez(path, allow_pickle=False, **arrays, **told)
 
     @classmethod
     def load(cls, path: Path) -> Predictions:
         """Read what `save` wrote."""
         with np.load(path, allow_pickle=False) as arrays:
             parts = {kind: {k.split(":", 1)[1]: arrays[k] for k in arrays.files if k.startswith(f"{kind}:")} for kind in ("records", "groups")}
-        return cls(parts["records"], parts["groups"])
+            seen, repeats = (int(arrays[k]) if k in arrays.files else None for k in ("seen", "repeats"))
+        return cls(parts["records"], parts["groups"], seen, repeats or 1)
+
+    def repeated(self, times: int) -> Predictions:
+        """The same with the rows of each sample so many times, to go with predictions that were repeated."""
+        order = {name: _repeated(groups, times) for name, groups in self.groups.items()}
+        records = {name: found[order[name]] for name, found in self.records.items()}
+        return Predictions(records, {name: found[order[name]] for name, found in self.groups.items()}, self.seen, times)
+
+
+def _repeated(groups: npt.NDArray[np.int64], times: int) -> npt.NDArray[np.int64]:
+    """Rows in an order in which those of each sample, which lie together, come so many times one after the other."""
+    starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.zeros(0, np.int64)
+    blocks = np.split(np.arange(len(groups)), starts[1:])
+    return np.concatenate([np.tile(block, times) for block in blocks])
+
+
+@dataclass(frozen=True)
+class Until:
+    """When an evaluation may end before all samples were run.
+
+    Args:
+        ends: Number of samples after which to ask, rising; the last is all.
+        enough: Whether it is enough.
+    """
+
+    ends: tuple[int, ...]
+    enough: Callable[[Predictions], bool]
 
 
 class Reference:
@@ -88,8 +123,10 @@ def evaluate(
     keep: str | None = None,
     against: Mapping[tuple[int, int], Array] | None = None,
     finite: Collection[str] | None = None,
+    until: Until | None = None,
+    repeats: int = 1,
 ) -> Evaluation:
-    """Run over all evaluation samples.
+    """Run over all evaluation samples, or until it is enough.
 
     Args:
         run: Computes one batch.
@@ -101,30 +138,56 @@ def evaluate(
         against: The baseline's outputs of `keep`.
         finite: Outputs that must be finite: a sample for which one is not is counted, and neither recorded nor compared. None: all outputs are
             counted, and every sample is recorded.
+        until: When it may end before.
+        repeats: How often to run all samples, for an engine that does not give the same twice; outputs are compared in the first run.
 
     Raises:
         DataError: A label does not fit its metric.
     """
-    rows: dict[str, dict[int, Records]] = {name: {} for name in metrics}
+    rows: dict[str, dict[int, list[Records]]] = {name: {} for name in metrics}
     kept: dict[tuple[int, int], Array] = {}
     closeness: dict[tuple[int, int], tuple[Array, Array]] = {}
     not_finite: Counter[str] = Counter()
     budget = _Budget(len(samples))
-    with progress(title, len(samples)) as advance:
-        for position, outputs in run_samples(run, samples, feeding):
-            advance(1)
-            broken = _not_finite(outputs, finite)
-            not_finite.update(broken)
-            if broken and finite is not None:
-                continue
-            _record(metrics, rows, position, outputs, samples)
-            for number, found in enumerate(outputs if keep is not None else ()):
-                key = (position, number)
-                if against is None and budget.has_room(position, found[str(keep)]):
-                    kept[key] = found[str(keep)]
-                elif against is not None and key in against:
-                    closeness[key] = (against[key], found[str(keep)])
-    return Evaluation(_predictions(rows), kept, _fidelity(closeness) if closeness else None, dict(sorted(not_finite.items())))
+    ends = (len(samples),) if until is None else until.ends
+    with progress(title, len(samples) * repeats) as advance:
+        for start, end in pairwise((0, *ends)):
+            for turn in range(repeats):
+                for position, outputs in _spanned(run, samples, feeding, start, end):
+                    advance(1)
+                    broken = _not_finite(outputs, finite)
+                    not_finite.update(broken)
+                    if broken and finite is not None:
+                        continue
+                    _record(metrics, rows, position, outputs, samples)
+                    for number, found in enumerate(outputs if keep is not None and turn == 0 else ()):
+                        key = (position, number)
+                        if against is None and budget.has_room(position, found[str(keep)]):
+                            kept[key] = found[str(keep)]
+                        elif against is not None and key in against:
+                            closeness[key] = (against[key], found[str(keep)])
+            predictions = _predictions(rows, None if until is None else end, repeats)
+            if until is not None and end < ends[-1] and (not_finite or until.enough(predictions)):
+                break
+    return Evaluation(predictions, kept, _fidelity(closeness) if closeness else None, dict(sorted(not_finite.items())))
+
+
+def is_steady(run: Run, samples: Samples, feeding: Feeding) -> bool:
+    """Whether the first batch of samples gives the same outputs, bit for bit, when it is run twice."""
+    few = Span(samples, 0, min(len(samples), feeding.batch_size))
+    one, two = (dict(run_samples(run, few, feeding)) for _ in range(2))
+    return all(
+        np.array_equal(first[name], second[name], equal_nan=np.issubdtype(first[name].dtype, np.inexact))
+        for position in one
+        for first, second in zip(one[position], two[position], strict=True)
+        for name in first
+    )
+
+
+def _spanned(run: Run, samples: Samples, feeding: Feeding, start: int, end: int) -> Iterator[tuple[int, list[Outputs]]]:
+    whole = (start, end) == (0, len(samples))
+    for position, outputs in run_samples(run, samples if whole else Span(samples, start, end), feeding):
+        yield start + position, outputs
 
 
 def _not_finite(outputs: Sequence[Outputs], wanted: Collection[str] | None) -> set[str]:
@@ -136,18 +199,19 @@ def _not_finite(outputs: Sequence[Outputs], wanted: Collection[str] | None) -> s
     }
 
 
-def _predictions(rows: Mapping[str, Mapping[int, Records]]) -> Predictions:
-    filled = {name: [found[i] for i in sorted(found)] for name, found in rows.items() if found}
-    groups = {name: [np.full(len(found[i]), i, np.int64) for i in sorted(found)] for name, found in rows.items() if found}
-    return Predictions({name: np.concatenate(parts) for name, parts in filled.items()}, {name: np.concatenate(parts) for name, parts in groups.items()})
+def _predictions(rows: Mapping[str, Mapping[int, Sequence[Records]]], seen: int | None, repeats: int) -> Predictions:
+    filled = {name: [part for i in sorted(found) for part in found[i]] for name, found in rows.items() if found}
+    groups = {name: [np.full(len(part), i, np.int64) for i in sorted(found) for part in found[i]] for name, found in rows.items() if found}
+    joined = {name: np.concatenate(parts) for name, parts in groups.items()}
+    return Predictions({name: np.concatenate(parts) for name, parts in filled.items()}, joined, seen, repeats)
 
 
-def _record(metrics: Mapping[str, Metric], rows: Mapping[str, dict[int, Records]], position: int, outputs: Sequence[Outputs], samples: Samples) -> None:
+def _record(metrics: Mapping[str, Metric], rows: Mapping[str, dict[int, list[Records]]], position: int, outputs: Sequence[Outputs], samples: Samples) -> None:
     sample = samples[position] if metrics else None
     for name, metric in metrics.items():
         assert sample is not None
         try:
-            rows[name][position] = metric.record(outputs, sample.label)
+            rows[name].setdefault(position, []).append(metric.record(outputs, sample.label))
         except DataError as error:
             raise error.at(f"evaluation sample {sample.index}") from error
 

@@ -3,19 +3,8 @@
 import pytest
 
 from quant.core.documents import AuditRow, LayerChoice, Verdict
-from quant.report.document import (
-    Baseline,
-    Calibration,
-    Candidate,
-    DataSummary,
-    FidelityRow,
-    GateRow,
-    LatencyRow,
-    ModelSummary,
-    RangeRow,
-    Report,
-    Timings,
-)
+from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, LatencyRow, ModelSummary, RangeRow, Report, Timings
+from quant.report.gate_row import GateRow
 from quant.report.mixing import EffectRow, FrontPoint, LeftOut, MixingRow, PlanStep
 from quant.report.sentence import verdict_sentence
 
