@@ -33,8 +33,20 @@ def inspect(model: Annotated[Path, typer.Argument(help="An ONNX file.")], as_jso
         shape = "two activations" if layer.weight is None else "x".join(map(str, layer.weight))
         table.add_row(plain(layer.name), plain(layer.op), shape, "-" if layer.channel_axis is None else f"axis {layer.channel_axis}", f"{layer.parameters:,}")
     out.print(table)
+    if found.groups:
+        out.print("move together in plans of mixed formats, unless the target runs their sum or concatenation in float:")
+        for group in found.groups:
+            out.print(f"  {plain(', '.join(group.layers))} ({_bound(group.bonds, group.tensors)})", highlight=False)
     if found.nested:
         out.print(f"note: {found.nested}", highlight=False)
+
+
+_BONDS = {"reads": "of one tensor", "sum": "added up", "concat": "concatenated"}
+
+
+def _bound(bonds: tuple[str, ...], tensors: tuple[str, ...]) -> str:
+    """What binds the layers of a group, and in which tensors."""
+    return plain(f"{', '.join(_BONDS[bond] for bond in bonds)}: {', '.join(tensors)}")
 
 
 @app.command()

@@ -8,6 +8,7 @@ from quant.core.documents import Document
 from quant.errors import ModelError
 from quant.graph.layers import find_layers, nested_layers
 from quant.graph.model import opset, read_model, signature
+from quant.graph.together import together
 
 
 class InspectedLayer(Document):
@@ -20,6 +21,14 @@ class InspectedLayer(Document):
     parameters: int
 
 
+class InspectedGroup(Document):
+    """Layers that share one format in plans, and why: they read one tensor (`reads`), or are added up (`sum`) or concatenated (`concat`) on codes."""
+
+    layers: tuple[str, ...]
+    bonds: tuple[str, ...]
+    tensors: tuple[str, ...]
+
+
 class Inspection(Document):
     """What can be seen of a model; `nested` is what is to be said of layers in graphs nested in it, which are not among its layers."""
 
@@ -30,6 +39,7 @@ class Inspection(Document):
     operators: dict[str, int]
     parameters: int
     layers: tuple[InspectedLayer, ...]
+    groups: tuple[InspectedGroup, ...] = ()
     nested: str = ""
 
 
@@ -52,9 +62,9 @@ def inspect(path: Path | str) -> Inspection:
     operators: dict[str, int] = {}
     for node in model.graph:
         operators[node.op_type] = operators.get(node.op_type, 0) + 1
-    layers = tuple(
-        InspectedLayer(name=x.name, op=x.op, weight=x.weight_shape, channel_axis=x.channel_axis, parameters=x.parameters) for x in find_layers(model)
-    )
+    all_layers = find_layers(model)
+    layers = tuple(InspectedLayer(name=x.name, op=x.op, weight=x.weight_shape, channel_axis=x.channel_axis, parameters=x.parameters) for x in all_layers)
+    groups = tuple(InspectedGroup(layers=x.layers, bonds=x.bonds, tensors=x.tensors) for x in together(all_layers))
     return Inspection(
         path=str(path),
         opset=opset(model),
@@ -63,5 +73,6 @@ def inspect(path: Path | str) -> Inspection:
         operators=dict(sorted(operators.items())),
         parameters=sum(v.const_value.size for v in model.graph.initializers.values() if v.const_value is not None),
         layers=layers,
+        groups=groups,
         nested=nested_layers(model),
     )

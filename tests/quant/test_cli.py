@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
+from onnx import TensorProto, helper, numpy_helper
 
 import quant
 from quant.cli import app
@@ -178,6 +179,15 @@ def test_names_in_a_model_do_not_act_on_the_terminal(cli, project):
     told = cli("inspect", project.folder / "evil\x1b[32m.onnx").err
     assert r"evil\x1b[32m.onnx: " in told
     assert "\x1b" not in told
+
+
+def test_inspect_shows_which_layers_move_together_and_why(cli, tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", w], [f"{w}_out"], name=name) for w, name in (("q", "query"), ("k", "key"))]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["N", 4]) for name in ("x", "q_out", "k_out")]
+    weights = [numpy_helper.from_array(np.eye(4, dtype=np.float32), name) for name in "qk"]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", ends[:1], ends[1:], weights), ir_version=10), tmp_path / "m.onnx")
+    assert "  query, key (of one tensor: x)" in cli("inspect", tmp_path / "m.onnx").out
+    assert json.loads(cli("inspect", tmp_path / "m.onnx", "--json").out)["groups"] == [{"bonds": ["reads"], "layers": ["query", "key"], "tensors": ["x"]}]
 
 
 @pytest.mark.parametrize(("name", "message"), [("nowhere.onnx", "no such model file"), ("recipe.yaml", "not an ONNX model"), (".", "is a folder")])
