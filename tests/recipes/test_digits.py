@@ -120,7 +120,8 @@ def test_the_deployed_artifact_gives_the_predictions_of_the_module_that_was_trai
     differing = int((ours != theirs).sum())
     record_property("figure", f"{network} in INT8 on {target}: {differing} of {len(x)} predictions differ from the trained module's")
     assert differing <= len(x) / 1000
-    assert np.mean(theirs == y.numpy()) > 0.85
+    fp32 = quant.evaluate("digits-qat", overrides=overrides[1:])["accuracy"]
+    assert np.mean(theirs == y.numpy()) >= fp32 - loaded.recipe.gate[0].max_drop
 
 
 def arrays(samples):

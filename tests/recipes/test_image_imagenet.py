@@ -77,3 +77,15 @@ def test_int8_takes_at_most_three_fifths_of_the_time(done):
     for runtime in (fp32, int8):
         seconds(runtime)
     assert np.median([seconds(int8) / seconds(fp32) for _ in range(60)]) <= 0.60
+
+
+@needs_pictures
+@pytest.mark.benchmark
+def test_one_scale_for_a_whole_weight_comes_within_one_and_a_half_points_once_its_codes_are_chosen_together(tmp_path, record_property):
+    from quant.api import run
+
+    overrides = [*OVERRIDES, "transforms=[equalization, adaround]", "schemes=[{kind: int8, per_channel: false}]"]
+    report = run("image-imagenet", output=tmp_path, overrides=overrides).report
+    (int8,) = report.candidates
+    record_property("figure", f"image-imagenet, one scale to a weight: top-1 {report.baseline.value:.4f} -> {int8.metrics['accuracy']:.4f}")
+    assert int8.metrics["accuracy"] >= report.baseline.value - 0.015
