@@ -55,6 +55,9 @@ def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapp
     if TITLE in schemes:
         hint = "give it another `name:`"
         raise RecipeError(f"no scheme can be called {TITLE!r}: so is the plan that mixes formats", where=loaded.where(("schemes",)), hint=hint)
+    if costs is not None and costs.quantity != "time":
+        what, hint = f"the cost model {costs.kind!r} prices {costs.quantity}, and not time", "take `measured` or `roofline`; sizes are always counted"
+        raise RecipeError(what, where=loaded.where(("plan", "costs")), hint=hint)
     if spec.file is not None:
         return BoundPlan(spec, _mixed(loaded, spec, schemes), estimator, costs, loaded.path / spec.file)
     if recipe.data.splits.search is None:

@@ -70,8 +70,6 @@ def _time(ground: Ground, setting: Setting, baseline: Built, uniform: Mapping[st
     chosen: CostModel | None = ground.bound.costs
     if chosen is None:
         chosen = COSTS.make(_ROOFLINE if ground.engine.ahead_of_time or not isinstance(ground.engine, Profiles) else _MEASURED)
-    if chosen.quantity != TIME:
-        raise PlanError(f"the cost model {chosen.kind!r} prices {chosen.quantity}, and not time", hint="take `measured` or `roofline`")
     if not chosen.measures:
         body = ground.engine.dialect.body
         return chosen.table(setting) if body == FLOAT else _renamed(chosen, setting, body)

@@ -1,0 +1,186 @@
+"""Plans that mix formats, from the recipe to the report and back from an edited file."""
+
+import json
+
+import numpy as np
+import pytest
+import yaml
+
+import quant
+
+DEAD = 7
+"""A hidden unit that is always 0: its weights in the second layer change nothing, but are all that one scale for the whole weight sees."""
+SPLITS = {"splits": {"calibration": 64, "search": 300, "evaluation": 700}}
+SCHEME = {"kind": "int8", "per_channel": False}
+
+
+@pytest.fixture
+def fragile(project, digits):
+    """A project whose second layer does not survive INT8, and whose first does."""
+    w0, b0, w1 = (digits.weights[name].copy() for name in ("w0", "b0", "w1"))
+    w0[:, DEAD], b0[DEAD], w1[DEAD] = 0, -1, 1000
+    project.weights(w0=w0, b0=b0, w1=w1)
+
+    def write(plan=None, **changes):
+        # By size, which is the same on every machine; by time the plan for so small a network would be chance.
+        project.write({"data": SPLITS, "schemes": [SCHEME], "transforms": [], "plan": {"minimize": "size", **(plan or {})}, **changes})
+        return project
+
+    write()
+    project.rewrite = write
+    return project
+
+
+@pytest.fixture
+def ran(fragile):
+    """Its run."""
+    return quant.run(fragile.recipe, output=fragile.output)
+
+
+def by_scheme(report):
+    return {candidate.scheme: candidate for candidate in report.candidates}
+
+
+def test_the_layer_that_breaks_is_left_out_and_the_mixed_plan_passes_where_int8_fails(ran, fragile):
+    found = by_scheme(ran.report)
+    assert (found["int8"].verdict, found["mixed"].verdict) == ("fail", "pass")
+    assert {c.layer: c.format for c in found["mixed"].plan} == {"dense/first": "int8", "dense/second": "fp32"}
+    assert all(row.agrees for row in found["mixed"].audit)
+    assert found["int8"].size_ratio < found["mixed"].size_ratio < 1
+    [row] = ran.report.timings.mixing
+    assert [(step.passes, step.quantized) for step in row.steps][-1] == (True, 1)
+    assert [out.layer for out in row.left_out] == ["dense/second"]
+    assert "In int8 it would save 360 bytes" in row.left_out[0].why[0] or "In int8 it would save" in row.left_out[0].why[0]
+    assert row.uniform[0].name == "int8"
+    assert "Mixed precision on onnxruntime" in (fragile.output / "report.html").read_text(encoding="utf-8")
+    assert "## Mixed precision on onnxruntime" in (fragile.output / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_joint_error_is_what_the_effects_add_up_to(ran):
+    """Two layers of which one does nearly everything: to first order the joint error is the sum, and the sketch is within 3 of its standard errors."""
+    [row] = ran.report.timings.mixing
+    last = row.steps[-1]
+    assert abs(last.predicted - last.measured) <= 3 * np.hypot(last.predicted_error, last.measured_error)
+
+
+def test_a_second_run_measures_nothing_and_says_the_same(ran, fragile):
+    again = quant.run(fragile.recipe, output=fragile.output).report
+    assert set(again.timings.stages.values()) == {0.0}
+    assert again.timings.mixing == ran.report.timings.mixing
+    assert again.results_digest == ran.report.results_digest
+
+
+def test_a_plan_is_written_edited_and_carried_out(fragile, cli, tmp_path):
+    path = tmp_path / "plan.yaml"
+    found = cli("plan", fragile.recipe, "--output", path)
+    assert found.code == 0, found
+    assert "1 of 2 layers quantized" in found.out
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert written["layers"] == {"dense/first": "int8", "dense/second": "fp32"}
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"dense/first": int8', '"dense/first": fp32').replace('"dense/second": fp32', '"dense/second": int8')
+    )
+    outcome = cli("apply", fragile.recipe, "--plan", path, "--output", fragile.output, "--json")
+    candidates = {c["scheme"]: c for c in json.loads(outcome.out)["candidates"]}
+    assert outcome.code == 1, "the layer that breaks is in INT8 now"
+    assert candidates["int8"]["reason"] == "the plan in plan.yaml is carried out"
+    assert {c["layer"]: c["format"] for c in candidates["mixed"]["plan"]} == {"dense/first": "fp32", "dense/second": "int8"}
+
+
+def test_a_profile_is_shown_and_written(fragile, cli, tmp_path):
+    found = cli("profile", fragile.recipe, "--output", tmp_path / "profile.json")
+    assert found.code == 0, found
+    assert found.out.index("dense/second") < found.out.index("dense/first"), "the most sensitive first"
+    profile = quant.SensitivityProfile.load(tmp_path / "profile.json")
+    assert profile.effect("dense/second", "int8").value > 10 * profile.effect("dense/first", "int8").value
+    assert profile.effect("dense/second", "int8", "weight").value > 0.9 * profile.effect("dense/second", "int8").value
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda text: text.replace("dense/first", "dense/frist"), "plan.yaml:7: the model has no layer 'dense/frist'\nhint: did you mean 'dense/first'"),
+        (lambda text: text.replace(": int8", ": int4"), "plan.yaml:7: layer 'dense/first' cannot run in 'int4' here"),
+        (lambda text: text.replace("model: ", "model: 00"), "plan.yaml:4: the plan is of another model (00"),
+        (lambda text: text.replace("version: 1", "version: 2"), "plan.yaml: version is 2"),
+        (lambda text: text.replace("version: 1", "versoin: 1"), "plan.yaml:3: unknown key 'versoin'\nhint: did you mean 'version'?"),
+        (lambda _: "- int8\n", "plan.yaml: a plan is a mapping"),
+        (lambda text: text[: text.index("layers:")], "plan.yaml: `layers` is to map names of layers to formats"),
+    ],
+)
+def test_a_plan_that_does_not_fit_is_refused_with_its_line(fragile, cli, tmp_path, change, told):
+    path = tmp_path / "plan.yaml"
+    assert cli("plan", fragile.recipe, "--output", path).code == 0
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    outcome = cli("apply", fragile.recipe, "--plan", path, "--output", fragile.output)
+    assert outcome.code == 2
+    assert f"{tmp_path}/{told}" in outcome.err
+    assert not (fragile.output / "manifest.json").exists()
+
+
+def test_a_plan_that_is_not_there_is_told(fragile, cli, tmp_path):
+    outcome = cli("apply", fragile.recipe, "--plan", tmp_path / "none.yaml", "--output", fragile.output)
+    assert (outcome.code, "none.yaml: no such plan" in outcome.err) == (2, True)
+
+
+def test_a_budget_that_needs_everything_in_fp32_ends_as_no_quantization_fits(fragile, cli):
+    fragile.rewrite(evaluation={"metrics": []}, plan={"max_error": 1e-12})
+    report = quant.run(fragile.recipe, output=fragile.output).report
+    mixed = by_scheme(report)["mixed"]
+    assert (mixed.status, mixed.reason) == ("not applicable", "No quantization fits: no plan passes on the search samples.")
+    outcome = cli("plan", fragile.recipe, "--output", fragile.folder / "plan.yaml")
+    assert outcome.code == 1
+    assert "No quantization fits" in outcome.out
+    assert not (fragile.folder / "plan.yaml").exists()
+
+
+def test_without_metrics_the_error_of_the_outputs_is_the_budget(fragile):
+    fragile.rewrite(evaluation={"metrics": []}, plan={"max_error": 0.01})
+    mixed = by_scheme(quant.run(fragile.recipe, output=fragile.output).report)["mixed"]
+    assert {c.layer: c.format for c in mixed.plan} == {"dense/first": "int8", "dense/second": "fp32"}
+
+
+def test_within_a_size_the_most_accurate_plan_is_taken(fragile):
+    """The first layer has 3,072 of 3,552 weights: without it nothing comes below half of FP32's size."""
+    fragile.rewrite(plan={"within": {"size": 0.5}})
+    report = quant.run(fragile.recipe, output=fragile.output).report
+    assert {c.layer: c.format for c in by_scheme(report)["mixed"].plan} == {"dense/first": "int8", "dense/second": "fp32"}
+    assert len(report.timings.mixing[0].steps) == 1
+
+
+def test_a_layer_can_be_kept_in_a_format(fragile):
+    fragile.rewrite(plan={"keep": {"dense/second": "int8"}})
+    report = quant.run(fragile.recipe, output=fragile.output).report
+    found = by_scheme(report)["mixed"]
+    assert found.status == "not applicable"
+    assert found.reason == "No quantization fits: no plan passes on the search samples."
+
+
+def test_layers_that_are_bound_in_the_recipe_move_as_one(fragile):
+    fragile.rewrite(plan={"together": [["dense/*"]]})
+    assert by_scheme(quant.run(fragile.recipe, output=fragile.output).report)["mixed"].status == "not applicable"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"data": {"splits": {"search": None}}}, "a plan is looked for on search samples, and there are none"),
+        ({"schemes": "auto"}, "`schemes: auto` stops at the first scheme that passes, and leaves nothing to mix"),
+        ({"schemes": [{"kind": "int8", "name": "mixed"}]}, "no scheme can be called 'mixed'"),
+        ({"plan": {"schemes": ["int9"]}}, "there is no scheme 'int9' to mix"),
+        ({"schemes": ["int8", {"kind": "int8", "name": "other"}], "plan": {"schemes": ["int8", "other"]}}, "two schemes of int8 are to be mixed"),
+        ({"schemes": ["int8-qat"]}, "no scheme can be mixed: all of them train"),
+        ({"schemes": ["int8", "int8-qat"], "plan": {"schemes": ["int8-qat"]}}, "scheme 'int8-qat' trains, and cannot be mixed with others"),
+        ({"evaluation": {"metrics": []}}, "without metrics there is nothing to tell a good plan by"),
+        ({"plan": {"estimator": "exakt"}}, "unknown estimator 'exakt'"),
+        ({"plan": {"costs": {"kind": "roofline", "gpu": "L5"}}}, "no GPU 'L5' is known"),
+        ({"plan": {"costs": "bytes", "minimize": "time"}}, "the cost model 'bytes' prices size, and not time"),
+    ],
+)
+def test_a_plan_that_contradicts_the_recipe_is_refused(project, cli, changes, told):
+    project.write({"data": SPLITS, "plan": {"minimize": "size"}, **{k: v for k, v in changes.items() if k != "data"}})
+    if "data" in changes:
+        project.write({"data": {"splits": {"calibration": 64, "evaluation": 700}}, "plan": {}})
+    outcome = cli("run", project.recipe, "--output", project.output)
+    assert outcome.code == 2
+    assert told in outcome.err
