@@ -49,9 +49,9 @@ def load_decoder(path: Path) -> Decoder:
     try:
         with quiet():
             config = transformers.AutoConfig.from_pretrained(os.fspath(path.parent), gguf_file=path.name, local_files_only=True)
-            model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+            model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")  # type: ignore[no-untyped-call]  # transformers has no types
             # Not `from_pretrained`, which wants one more package to do the same.
-            weights = load_gguf_checkpoint(os.fspath(path), return_tensors=True, model_to_load=model)["tensors"]
+            weights = load_gguf_checkpoint(os.fspath(path), return_tensors=True, model_to_load=model)["tensors"]  # type: ignore[no-untyped-call]  # transformers has no types
             told = model.load_state_dict(weights, strict=False)
             model.tie_weights()
     except (OSError, ValueError, KeyError, IndexError, ImportError, RuntimeError, struct.error) as error:
