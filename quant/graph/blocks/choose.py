@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,12 +80,14 @@ def choose_blocks(
         assert isinstance(size, int), "a layer without a block size is not planned"
         return BlockGrid(INT4 if how.symmetric else UINT4, size, _SCALE_TYPES[body])
 
+    with one_thread():
+        factors, told = _scale(model.graph, products, moments, grid_of) if how.method == "awq" else ({}, {})
+    said |= told
     with one_thread(), progress("choosing codes", len(layers)) as advance:
         for source, readers in products.items():
             found = unpacked(np.asarray(moments[source])) if how.method != "rtn" else None
-            if how.method == "awq" and found is not None:
-                found, told = _scaled(model.graph, readers, found, grid_of(readers[0]))
-                said |= dict.fromkeys((layer.name for layer in readers), told) if told else {}
+            if found is not None and source in factors:
+                found = found / np.outer(factors[source], factors[source])
             for layer in readers:
                 grid = grid_of(layer)
                 key = (*_weight_key(layer), source if found is not None else "")
@@ -113,12 +115,24 @@ def _round(weights: Doubles, moments: Doubles | None, grid: BlockGrid, how: Bloc
     return round_nearest(weights, grid, search=how.search, moments=moments)
 
 
-def _scaled(graph: ir.Graph, readers: list[Layer], moments: Doubles, grid: BlockGrid) -> tuple[Doubles, str]:
-    """`moments` of what `readers` read once AWQ's factors are moved into their weights, and what that did; nothing where it does not help."""
-    tensor = readers[0].node.inputs[readers[0].activations[0]]
-    assert tensor is not None, "a product reads something"
-    factors, left = channel_scales([matrix_of(layer) for layer in readers], moments, grid)
-    if left > _WORTH or not all(scalable(layer) for layer in readers):
-        return moments, ""
-    where = divide(graph, tensor, factors, readers)
-    return moments / np.outer(factors, factors), f"awq: {1 - left:.0%} less error, {where}"
+def _scale(
+    graph: ir.Graph, products: dict[str, list[Layer]], moments: Mapping[str, Doubles], grid_of: Callable[[Layer], BlockGrid]
+) -> tuple[dict[str, Doubles], dict[str, str]]:
+    """Move AWQ's factors into weights, where they help: tensor -> its factors, and name of a layer -> what that did.
+
+    All of them before any code is chosen, the last tensor first: what divides a tensor may go into the layer that makes it.
+    """
+    found: dict[str, Doubles] = {}
+    said: dict[str, str] = {}
+    with progress("scaling channels", len(products)) as advance:
+        for source, readers in reversed(products.items()):
+            advance(1)
+            tensor = readers[0].node.inputs[readers[0].activations[0]]
+            assert tensor is not None, "a product reads something"
+            factors, left = channel_scales([matrix_of(layer) for layer in readers], unpacked(np.asarray(moments[source])), grid_of(readers[0]))
+            if left > _WORTH or not all(scalable(layer) for layer in readers):
+                continue
+            where = divide(graph, tensor, factors, readers)
+            found[source] = factors
+            said |= dict.fromkeys((layer.name for layer in readers), f"awq: {1 - left:.0%} less error, {where}")
+    return found, said
