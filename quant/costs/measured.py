@@ -3,7 +3,7 @@
 A kernel's time belongs to the layers that it computes, by their products where there are several. A kernel that brings a tensor into
 another format is the price of that tensor's boundary. What is the same kernel in every profile (a normalization, say) is the rest,
 whatever the plan. Everything else (a sum that runs on codes in one format alone, an activation function that is no kernel of its own in
-another) belongs to the nearest layer before it. A profiler takes time itself: where kernels together exceed the whole run, as much is taken off each.
+another) belongs to the nearest layer before it. A profiler takes time itself: where kernels together exceed the whole run, they are shortened.
 """
 
 from __future__ import annotations
@@ -81,7 +81,6 @@ class _Parts:
         self.leaves: dict[str, float] = defaultdict(float)
         self.others: dict[tuple[str, str], float] = defaultdict(float)
         self.makes_codes: set[str] = set()
-        self.has_codes = any(kernel.codes for kernel in profile.kernels)
         self._near: dict[tuple[str, str], str | None] = {}
         self._extra: dict[str, float] = defaultdict(float)
         tensors = {name: one.tensor for one in work.crossings for name in (*one.also, one.tensor)}
@@ -91,6 +90,11 @@ class _Parts:
         for kernel, ms in zip(profile.kernels, times, strict=True):
             self._take(kernel, ms, tensors, share)
 
+    @property
+    def has_codes(self) -> bool:
+        """Whether layers are given codes, or give them; that a mask, say, is a byte does not count."""
+        return bool(self.makes_codes or self.enters)
+
     def _take(self, kernel: KernelTime, ms: float, tensors: Mapping[str, str], share: Mapping[str, float]) -> None:
         own = [layer for layer in kernel.layers if layer in share]
         if own:
@@ -99,7 +103,7 @@ class _Parts:
                 self.layers[layer] = self.layers.get(layer, 0.0) + ms * share[layer] / whole
             if kernel.codes:
                 self.makes_codes.update(own)
-        elif kernel.converts in tensors:
+        elif kernel.converts is not None and kernel.converts in tensors:
             (self.enters if kernel.codes else self.leaves)[tensors[kernel.converts]] += ms
         else:
             key = kernel.kernel, kernel.op
@@ -134,24 +138,23 @@ class _Parts:
 
 
 def _without_profiler(profile: EngineProfile) -> list[float]:
-    """Times of the kernels, less what the profiler itself takes: as much of each, until they fit into the whole run, and no kernel below 0.
+    """Times of the kernels, less what the profiler itself takes, so that they fit into the whole run.
+
+    It takes as long for each kernel, and no longer than the shortest of them seemed to; if they still exceed the run (a machine that was
+    busy while it was profiled), all are shortened by one factor.
 
     Example:
         >>> kernels = tuple(KernelTime(kernel=str(ms), op="", ms=ms) for ms in (1.0, 3.0, 8.0))
-        >>> _without_profiler(EngineProfile(target="", scheme="", machine="", runs=1, total_ms=7.0, kernels=kernels))
-        [0.0, 1.0, 6.0]
+        >>> [_without_profiler(EngineProfile(target="", scheme="", machine="", runs=1, total_ms=whole, kernels=kernels)) for whole in (12.0, 10.5, 4.5)]
+        [[1.0, 3.0, 8.0], [0.5, 2.5, 7.5], [0.0, 1.0, 3.5]]
     """
     times = [kernel.ms for kernel in profile.kernels]
-    left = sorted(times)
-    excess, off = sum(times) - profile.total_ms, 0.0
-    while excess > 0 and left:
-        step = min(left[0] - off, excess / len(left))
-        off += step
-        excess -= step * len(left)
-        if excess <= 0:
-            break
-        left.pop(0)
-    return [max(ms - off, 0.0) for ms in times]
+    excess = sum(times) - profile.total_ms
+    if excess <= 0:
+        return times
+    off = min(*times, excess / len(times))
+    less = [ms - off for ms in times]
+    return [ms * min(profile.total_ms / sum(less), 1.0) for ms in less] if sum(less) > 0 else less
 
 
 def _boundary(one: Crossing, setting: Setting, parts: Mapping[str, _Parts]) -> Boundary:

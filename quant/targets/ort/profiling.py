@@ -137,17 +137,16 @@ def _computes(graph: ir.Graph, path: Path, layers: Mapping[str, str], providers:
     found: dict[int, tuple[str, ...]] = {}
     missing: dict[str, str] = {}
     for layer, output in layers.items():
-        node = find(named, layer, output)
-        if node is None:
+        computing = find(named, layer, output)
+        if computing is None:
             missing[layer] = output
         else:
-            found[id(node)] = (*found.get(id(node), ()), layer)
+            found[id(computing)] = (*found.get(id(computing), ()), layer)
     if missing:
         before = _before_layout(path, providers)
         for layer, output in missing.items():
             made = find(before, layer, output)
-            node = next((named[name + _LAYOUT] for name in made or () if name + _LAYOUT in named), None)
-            if node is not None:
+            for node in [named[name + _LAYOUT] for name in made or () if name + _LAYOUT in named][:1]:
                 found[id(node)] = (*found.get(id(node), ()), layer)
     return found
 

@@ -81,12 +81,14 @@ def test_uniform_plans_cost_what_the_engine_takes_for_them_but_for_what_they_sha
 def test_what_the_profiler_takes_is_taken_off():
     slow = profile("fp32", 2.0, kernel("one", 2.0, "one"), kernel("two", 1.0, "two"), kernel("three", 0.1, "three"))
     made = COSTS.make("measured").table(setting(profiles={"fp32": slow}, formats=("fp32",)))
-    assert {row.layer: row.costs["fp32"] for row in made.layers} == pytest.approx({"one": 1.5, "two": 0.5, "three": 0.0})
+    # 0.1 of each, the shortest, and what is left (1.9 and 0.9) in proportion.
+    assert {row.layer: row.costs["fp32"] for row in made.layers} == pytest.approx({"one": 1.9 * 2 / 2.8, "two": 0.9 * 2 / 2.8, "three": 0.0})
     assert made.total(dict.fromkeys(NAMES, "fp32")) == pytest.approx(2.0)
 
 
 def test_a_format_of_weights_alone_has_no_boundaries():
-    codeless = profile("int4", 3.0, *(kernel(n, 1.0, n) for n in NAMES))
+    mask = kernel("mask", 0.0, codes=True)  # a byte that is no code
+    codeless = profile("int4", 3.0, mask, *(kernel(n, 1.0, n) for n in NAMES))
     made = COSTS.make("measured").table(setting(profiles={"fp32": FP32, "int4": codeless}, conversions={}, formats=("fp32", "int4")))
     assert [b.prices for b in made.boundaries] == [{}, {}, {}]
 
