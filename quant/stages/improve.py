@@ -35,6 +35,9 @@ _GUIDING, _JUDGING = 128, 256
 """Samples that guide transforms, and samples that judge them; both at most. Judged by 64 texts, changes of a few percent were kept or not by chance."""
 _JUDGED_BYTES = 512 << 20
 """FP32 outputs of the samples that judge are held in memory; fewer samples judge where theirs (a vocabulary at each step of a text) take more."""
+_WORTH = 0.99
+"""Share of the error that may be left for a transform to be kept: less of a gain is nothing that samples can tell, and may be harm elsewhere."""
+_FEW = ": too little to be kept"
 _FP32_NOISE = 1e-8
 """Share of an output's square that rounding in FP32 may change: (1e-4)², three decimal digits above its resolution, for errors grow from layer to layer."""
 
@@ -135,8 +138,10 @@ def improve(path: Path, transforms: Mapping[str, Transform], work: Work, *, tabl
             steps.append(step(kept=False, after=None, reason=f"it changes what the FP32 model computes, by {moved:.1e} of the square of its outputs"))
             continue
         after, chosen = _error(new, work, wanted, judges)
-        kept = after < error
-        steps.append(step(kept=kept, after=_finite(after), reason=_compared(error, after), layers=change.layers if kept else {}))
+        kept = after < _WORTH * error
+        steps.append(
+            step(kept=kept, after=_finite(after), reason=_compared(error, after) + _FEW * (not kept and after < error), layers=change.layers if kept else {})
+        )
         if kept:
             best, error, ranges = new, after, chosen
     return replace(best, story=Story(steps=tuple(steps)))

@@ -166,3 +166,16 @@ def test_where_the_same_samples_guide_and_judge_none_does_both(work, tmp_path, s
     judges = list(_judges(path, replace(asked, calibration=shared, search=shared)))
     assert len(judges) == min(256, max(given - guiding, 1))
     assert judges[0].feeds[0]["x"][0] == rows[guiding if given > 1 else 0, 0]
+
+
+@pytest.mark.parametrize(("gain", "kept"), [(0.005, False), (0.02, True)])
+def test_less_than_a_hundredth_of_the_error_is_nothing_to_keep_a_transform_for(work, tmp_path, monkeypatch, gain, kept):
+    from quant.stages import improve as stage
+
+    path, asked, table = work
+    errors = iter([0.1, 0.1 * (1 - gain)])
+    monkeypatch.setattr(stage, "_error", lambda *_: (next(errors), {}))
+    change = Change({"MatMul_y": "cut"}, {"h": Range(0.0, 1.0)})
+    [step] = improve(path, {"fake": Fake(lambda *_: change)}, asked, table=table, scratch=tmp_path / "s").story.steps
+    assert step.kept == kept
+    assert step.reason.endswith(": too little to be kept") != kept
