@@ -77,8 +77,11 @@ def gguf_file(llama, tmp_path_factory):
     return path
 
 
-def imported(path, out):
-    return import_model(ModelSpec(source="m"), path, out, base=out, where="r.yaml:2", trust_code=False, examples=(), batch_axes={})
+@pytest.fixture(scope="module")
+def imported(folder, tmp_path_factory):
+    """The graph's file, and what was said of the import."""
+    out = tmp_path_factory.mktemp("out")
+    return out / "model.onnx", import_model(ModelSpec(source="m"), folder, out, base=out, where="r.yaml:2", trust_code=False, examples=(), batch_axes={})
 
 
 def logits(llama, ids):
@@ -86,25 +89,24 @@ def logits(llama, ids):
         return llama(input_ids=torch.from_numpy(ids), use_cache=False).logits.numpy()
 
 
-def test_a_decoder_gives_the_logits_of_every_position_and_holds_its_table_once(folder, llama, rng, tmp_path):
-    report = imported(folder, tmp_path)
-    model = read_model(tmp_path / "model.onnx")
+def test_a_decoder_gives_the_logits_of_every_position_and_holds_its_table_once(imported, llama, rng):
+    path, report = imported
+    model = read_model(path)
     assert report.kind == "huggingface"
     assert "tie tables" in [step.name for step in report.steps]
     assert [str(s) for s in signature(model).inputs] == ["input_ids: int64 [batch, sequence]"]
     assert [str(s) for s in signature(model).outputs] == [f"logits: float32 [batch, sequence, {V}]"]
     for shape in ((1, 5), (3, 17)):
         ids = rng.integers(0, V, shape)
-        np.testing.assert_allclose(Runtime(tmp_path / "model.onnx").run({"input_ids": ids})["logits"], logits(llama, ids), rtol=0, atol=1e-5)
+        np.testing.assert_allclose(Runtime(path).run({"input_ids": ids})["logits"], logits(llama, ids), rtol=0, atol=1e-5)
     assert sum(v.const_value.nbytes for v in model.graph.initializers.values() if v.const_value.size >= V * H) == 4 * V * H
     layers = {layer.name for layer in find_layers(model)}
     assert {"lm_head.MatMul", "model.layers.0.mlp.down_proj.MatMul", "model.layers.0.self_attn.q_proj.MatMul"} <= layers
 
 
-def test_a_position_does_not_see_what_comes_after_it(folder, rng, tmp_path):
-    imported(folder, tmp_path)
+def test_a_position_does_not_see_what_comes_after_it(imported, rng):
     ids = rng.integers(0, V, (1, 9))
-    runtime = Runtime(tmp_path / "model.onnx")
+    runtime = Runtime(imported[0])
     whole, part = (runtime.run({"input_ids": ids[:, :end]})["logits"] for end in (9, 6))
     np.testing.assert_allclose(whole[:, :6], part, rtol=0, atol=1e-5)
 
