@@ -8,14 +8,14 @@ import numpy as np
 
 from evaluators import METRICS
 from evaluators.examples import Example, classification
-from evaluators.log_loss import LogLoss
+from evaluators.losses import Losses
 from evaluators.outputs import Floats, Outputs
 from evaluators.weights import weighted_sum
 from quant.core.protocols import Records
 
 
 @METRICS.add
-class Perplexity(LogLoss):
+class Perplexity(Losses):
     """exp of the mean of -log p(next token), over all tokens of all samples; records are `[nats, tokens]`, one row a sample.
 
     A sample is a window of text: logits `[steps, vocabulary]`, and the next token of each step as the label, which the processor `tokens`
