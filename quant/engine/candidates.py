@@ -28,6 +28,7 @@ from quant.engine.prepare import Prepared
 from quant.engine.settling import settled, settling_key
 from quant.engine.shapes import input_shapes
 from quant.engine.slicing import members_of, parts_of, with_slices
+from quant.engine.too_few import warn_of_too_few
 from quant.engine.training import TRAINED, check_training, training_key, training_material
 from quant.engine.verdicts import gates_key, sequential_of, until_sure
 from quant.errors import DataError, ModelError, QuantError, TargetError
@@ -293,6 +294,7 @@ class Workshop:
         """
         check_outputs(self.bound, [spec.name for spec in self.prepared.signature.outputs])
         check_training(self)
+        warn_of_too_few(self.bound, self.slices, len(self.prepared.data.roles["evaluation"]))
         feeding = self.prepared.feeding(self.bound, self._recipe.evaluation.batch_size)
         samples = self.prepared.data.roles["evaluation"]
 

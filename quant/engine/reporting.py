@@ -87,7 +87,7 @@ def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
         baseline=baseline,
         candidates=rows,
         model=model_summary(bound, prepared),
-        data=data_summary(bound, prepared),
+        data=data_summary(bound, prepared, workshop.slices),
         calibration=calibration_summary(bound, found.table, found.outcomes),
         environment=environment(),
         recipe=bound.loaded.resolved_yaml(),

@@ -13,9 +13,11 @@ from quant.core.documents import Audit, Decision, Verdict
 from quant.core.formats import Range
 from quant.core.statistics import TensorStatistics
 from quant.core.table import CalibrationTable
+from quant.data.slices import Members
 from quant.engine.bind import Bound
 from quant.engine.candidates import Built, Measured, Workshop, metric_values
 from quant.engine.prepare import Prepared
+from quant.engine.too_few import too_few
 from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, LatencyRow, ModelSummary, RangeRow, TrainingRow, TransformRow
 from quant.report.gate_row import GateRow
 from quant.stages.evaluate import Predictions
@@ -185,12 +187,13 @@ def model_summary(bound: Bound, prepared: Prepared) -> ModelSummary:
     )
 
 
-def data_summary(bound: Bound, prepared: Prepared) -> DataSummary:
+def data_summary(bound: Bound, prepared: Prepared, members: Mapping[str, Members]) -> DataSummary:
     """The report's part on the data."""
     spec = bound.loaded.recipe.data
     own = [f"{role}: {split.data.source}" for role in prepared.data.roles if (split := getattr(spec.splits, role)) is not None and split.data is not None]
     roles = {role: len(samples) for role, samples in prepared.data.roles.items()}
-    return DataSummary(source="; ".join([spec.source, *own]), roles=roles, notes=prepared.data.notes, samples_sha256=prepared.data.digest)
+    few = too_few(bound, members, len(prepared.data.roles["evaluation"]))
+    return DataSummary(source="; ".join([spec.source, *own]), roles=roles, notes=(*prepared.data.notes, *few), samples_sha256=prepared.data.digest)
 
 
 def calibration_summary(bound: Bound, table: CalibrationTable | None, outcomes: Sequence[Outcome]) -> Calibration | None:

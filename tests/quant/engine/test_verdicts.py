@@ -69,6 +69,18 @@ def test_samples_of_one_length_have_no_slices_by_length(project):
         _run(project, {"evaluation": {"slices": ["length"]}})
 
 
+def test_too_few_samples_to_pass_are_said_before_any_work(project, caplog):
+    """59 samples are the least for 5 points: 0.95^58 is 0.0510, 0.95^59 is 0.0485."""
+    report = _run(project, {"data": {"splits": {"evaluation": 58}}})
+    [said] = [note for note in report.data.notes if "cannot pass" in note]
+    assert said.startswith("the gate on accuracy cannot pass on 58 samples unless a candidate is better than FP32")
+    assert said.endswith("a limit of 5.00 points takes at least 59 samples")
+    assert [record.message for record in caplog.records if record.name == "quant"] == [said]
+    assert report.verdict == "inconclusive"
+    enough = _run(project, {"data": {"splits": {"evaluation": 59}}})
+    assert not any("cannot pass" in note for note in enough.data.notes)
+
+
 def test_an_engine_that_differs_from_run_to_run_is_run_again(project, monkeypatch):
     from quant.targets import TARGETS
 

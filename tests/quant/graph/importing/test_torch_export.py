@@ -5,8 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from quant.errors import ModelError
 from quant.core.quiet import quiet
+from quant.errors import ModelError
 from quant.graph.importing.torch_export import export, flat_outputs, run_torch
 from quant.graph.model import signature
 
