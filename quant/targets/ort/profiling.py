@@ -81,7 +81,7 @@ def _between(events: Sequence[Mapping[str, Any]]) -> float:
         if event["name"] == "model_run":
             first, last = bisect_left(starts, event["ts"]), bisect_left(starts, event["ts"] + event["dur"])
             gaps.append(event["dur"] - sum(spent for _start, spent in kernels[first:last]))
-    return max(statistics.median(gaps), 0.0) * _MICROSECONDS
+    return float(max(statistics.median(gaps), 0.0)) * _MICROSECONDS
 
 
 def _whole(path: Path, feeds: Sequence[Feed], providers: list[tuple[str, dict[str, str]]], *, threads: int, runs: int) -> float:
