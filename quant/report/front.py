@@ -16,6 +16,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 78, 20, 16, 50
 _DECADES = 6
 """Decades of error at most; what is smaller stands at the foot."""
 _MARGIN = 0.05
+_MOST_STEPS = 6
+_STEP_WIDTH = 90
+"""Room for a number on the axis of costs."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def draw_front(row: MixingRow, *, width: int = 760, height: int = 360) -> Front 
         width,
         height,
         frame,
-        tuple(Tick(x(at), f"{at:.4g}") for at in _steps(low, high)),
+        tuple(Tick(x(at), f"{at:.4g}") for at in _steps(low, high, min(_MOST_STEPS, (width - _LEFT - _RIGHT) // _STEP_WIDTH))),
         tuple(Tick(y(10.0**d) if d > foot else frame.bottom, f"1e{d}" if d > foot else "0") for d in range(foot, top + 1)),
         "L".join(f"{dot.x:.1f} {dot.y:.1f}" for dot in plans),
         plans,
@@ -84,7 +87,7 @@ def draw_front(row: MixingRow, *, width: int = 760, height: int = 360) -> Front 
     )
 
 
-def _steps(low: float, high: float, most: int = 6) -> list[float]:
+def _steps(low: float, high: float, most: int = _MOST_STEPS) -> list[float]:
     """Round numbers between two ends.
 
     Example:
