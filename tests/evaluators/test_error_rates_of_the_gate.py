@@ -78,7 +78,7 @@ def _true_drop(draw):
     return float(np.mean([np.mean(np.subtract(*draw(rng, 200_000)[::-1])) for _ in range(20)]))
 
 
-SHARES = {"correlated": {"both": 0.8, "lost": 0.03, "won": 0.01}, "uncorrelated": {"both": 0.62, "lost": 0.18, "won": 0.16}}
+SHARES = {"correlated": {"both": 0.8, "lost": 0.03, "won": 0.01}, "uncorrelated": {"both": 0.8099, "lost": 0.1001, "won": 0.0801}}
 
 
 @cache
