@@ -159,8 +159,8 @@ def test_a_gate_that_looks_often_at_its_full_level_would_be_wrong_more_often(mon
     """The simulation sees what it is for: five looks at 5 % each are wrong in about 14 % (Armitage, McPherson and Rowe 1969, two-sided; here one side)."""
     monkeypatch.setattr(of_gate, "_needed", lambda *_: None)
     told, wrong = truth("proportion, correlated"), 0
-    for seed in range(200):
+    for seed in range(800):
         baseline, candidate = told.draw(np.random.default_rng(seed), 1000)
         question = Question(METRICS.make("accuracy"), baseline, candidate, np.arange(1000), told.drop)
         wrong += any(judge([question.part(end)], seed=0)[0].decision == "pass" for end in (200, 400, 600, 800, 1000))
-    assert wrong > most(200)
+    assert wrong > most(800)
