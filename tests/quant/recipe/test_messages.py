@@ -40,7 +40,7 @@ def message(write, **sections):
         ({"model": "{source: m, normalize: 1}"}, "my.yaml:3: model.normalize: expected true or false, got 1"),
         (
             {"model": "{source: m, kind: onx}"},
-            "my.yaml:3: model.kind: expected 'auto', 'onnx', 'huggingface' or 'torch', got 'onx'\nhint: did you mean 'onnx'?",
+            "my.yaml:3: model.kind: expected 'auto', 'onnx', 'huggingface', 'gguf' or 'torch', got 'onx'\nhint: did you mean 'onnx'?",
         ),
         ({"model": "{source: m, sha256: abc}"}, "my.yaml:3: model.sha256: expected 64 hexadecimal digits in lower case, got 'abc'"),
         ({"model": "{source: m, batch_axes: {x: first}}"}, "my.yaml:3: model.batch_axes.x: expected a whole number, got 'first'"),
