@@ -95,15 +95,27 @@ def test_the_catalogue_names_the_packages_that_each_recipe_fetches(name, path):
     assert {package for package in packages if package not in row} == set()
 
 
+SHORTER = {
+    # Whole, it takes more than ten minutes: `pytest -m benchmark tests/recipes/test_language_model.py`.
+    "language-model": (
+        "schemes=[{kind: int4, method: rtn, block_size: 64, search: false, embeddings: false}]",
+        "data.splits.calibration.samples=16",
+        "data.splits.evaluation=4",
+    ),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.network
 def test_it_runs_from_end_to_end(name, tmp_path):
-    done = subprocess.run([sys.executable, "-m", "quant.cli", "run", name, "--output", str(tmp_path)], capture_output=True, text=True, check=False)
+    changes = SHORTER.get(name, ())
+    told = [part for change in changes for part in ("--set", change)]
+    done = subprocess.run([sys.executable, "-m", "quant.cli", "run", name, "--output", str(tmp_path), *told], capture_output=True, text=True, check=False)
     report = load_report(tmp_path)
     assert done.returncode == EXIT[report.verdict], done.stderr[-2000:]
     assert report.sentence in done.stdout
     assert [file for file in FILES if not (tmp_path / file).is_file()] == []
-    assert {candidate.scheme for candidate in report.candidates} == set(bind(load_recipe(Path(name)), trust_code=False).schemes)
+    assert {candidate.scheme for candidate in report.candidates} == set(bind(load_recipe(Path(name), changes), trust_code=False).schemes)
     assert any(candidate.status == "measured" for candidate in report.candidates)
     for candidate in report.candidates:
         if candidate.status != "measured":
