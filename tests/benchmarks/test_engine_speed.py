@@ -54,11 +54,11 @@ class Pictures:
     recipe: ClassVar[str] = "image-imagenet"
     overrides: ClassVar[tuple[str, ...]] = ()
     output: ClassVar[str] = "logits"
-    # One picture is 0.36 of FP32 in OpenVINO's own kernels alone; what stands around them does not shrink with the format.
+    # With one picture OpenVINO misses its limit so far: 0.375, of which its kernels alone are 0.36.
     limits: ClassVar[dict[tuple[str, str], float]] = {
         ("onnxruntime", "1 picture"): 0.60,
         ("onnxruntime", "8 pictures"): 0.60,
-        ("openvino", "1 picture"): 0.40,
+        ("openvino", "1 picture"): 0.35,
         ("openvino", "8 pictures"): 0.35,
     }
 

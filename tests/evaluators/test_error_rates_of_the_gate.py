@@ -156,7 +156,10 @@ def test_one_candidate_of_many_gates_that_is_good_seldom_fails(monkeypatch, reco
 
 @pytest.mark.slow
 def test_a_gate_that_looks_often_at_its_full_level_would_be_wrong_more_often(monkeypatch):
-    """The simulation sees what it is for: five looks at 5 % each are wrong in about 14 % (Armitage, McPherson and Rowe 1969, two-sided; here one side)."""
+    """The simulation sees what it is for: five looks at its full level are wrong more often than a gate that keeps to it.
+
+    Armitage, McPherson and Rowe (1969) have 14 % for five two-sided looks at 5 % each; here one side is counted, which no table of theirs gives.
+    """
     monkeypatch.setattr(of_gate, "_needed", lambda *_: None)
     told, wrong = truth("proportion, correlated"), 0
     for seed in range(800):
