@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from evaluators import METRICS
-from evaluators.examples import Example, numbers
-from evaluators.outputs import Floats, Outputs
-from evaluators.scores import ScoreOptions, score_record
-from quant.core.protocols import Direction, Records
+from evaluators.outputs import Floats
+from evaluators.scores import ScoreOptions, Scores
+from quant.core.protocols import Records
 
 
 class ScoreQuantileOptions(ScoreOptions):
@@ -21,7 +20,7 @@ class ScoreQuantileOptions(ScoreOptions):
 
 
 @METRICS.add
-class ScoreQuantile:
+class ScoreQuantile(Scores):
     """A quantile of the score over samples; any move away from the baseline's is a drop. Needs no labels; records are `[score]`.
 
     It is the smallest score that at least `quantile` of the samples do not exceed (definition 1 of Hyndman and Fan 1996, The American
@@ -29,25 +28,11 @@ class ScoreQuantile:
     """
 
     kind: ClassVar[str] = "score-quantile"
-    direction: ClassVar[Direction] = "same"
-    unit: ClassVar[str] = "score"
-    proportion: ClassVar[bool] = False
     Options: ClassVar[type[ScoreQuantileOptions]] = ScoreQuantileOptions
 
     def __init__(self, options: ScoreQuantileOptions) -> None:
+        super().__init__(options)
         self.options = options
-
-    @classmethod
-    def example(cls) -> Example:
-        """Some scores."""
-        return numbers()
-
-    def check_label(self, label: object) -> None:
-        """Accept anything: no label is read."""
-
-    def record(self, outputs: Outputs, label: Any) -> Records:  # noqa: ARG002 - the protocol's signature
-        """One row: the score."""
-        return score_record(outputs, self.options)
 
     def value(self, records: Records) -> float:
         """The quantile."""

@@ -1,4 +1,4 @@
-"""The first samples of a role, and those behind them."""
+"""The first samples of a role."""
 
 from __future__ import annotations
 
@@ -44,40 +44,3 @@ class FirstSamples:
 
     def __iter__(self) -> Iterator[Sample]:
         return islice(iter(self.samples), self.most)
-
-
-@dataclass(frozen=True)
-class LaterSamples:
-    """All of `samples` but the first `start`, padded as all of them are.
-
-    Args:
-        samples: The samples of a role.
-        start: How many are left out; fewer than there are.
-    """
-
-    samples: Samples
-    start: int
-
-    @property
-    def role(self) -> str:
-        """The role of all."""
-        return self.samples.role
-
-    @property
-    def digest(self) -> str:
-        """The digest of all."""
-        return self.samples.digest
-
-    @property
-    def pad_values(self) -> Mapping[str, int | float]:
-        """Input -> what it is padded with in a batch."""
-        return getattr(self.samples, "pad_values", {})
-
-    def __len__(self) -> int:
-        return len(self.samples) - self.start
-
-    def __getitem__(self, position: int, /) -> Sample:
-        return self.samples[self.start + position]
-
-    def __iter__(self) -> Iterator[Sample]:
-        return (self[position] for position in range(len(self)))

@@ -19,8 +19,9 @@ from quant.core.documents import Document, PrecisionPlan
 from quant.core.formats import Range
 from quant.core.protocols import Calibrator
 from quant.core.table import CalibrationTable
-from quant.data.first import FirstSamples, LaterSamples
+from quant.data.first import FirstSamples
 from quant.data.samples import Samples
+from quant.data.span import Span
 from quant.graph.model import drop_unused_weights, read_model, write_model
 from quant.graph.runtime import Runtime
 from quant.schemes import Scheme, on_grids_of
@@ -159,7 +160,7 @@ def _guides(work: Work) -> FirstSamples:
 def _judges(path: Path, work: Work) -> FirstSamples:
     """The first samples that judge, as many as the outputs of the first one leave room for."""
     start = len(_guides(work)) if _is_shared(work) else 0
-    samples = LaterSamples(work.search, start) if start else work.search
+    samples = Span(work.search, start, len(work.search)) if start else work.search
     size = sum(array.nbytes for outputs in _outputs(Runtime(path), FirstSamples(samples, 1), work.feeding) for array in outputs.values())
     return FirstSamples(samples, max(1, min(_JUDGING, _JUDGED_BYTES // max(size, 1))))
 

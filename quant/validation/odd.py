@@ -11,7 +11,8 @@ import numpy as np
 from quant.data.batches import fixed_batch, safe_batch_size
 from quant.data.checks import batch_axis
 from quant.data.first import FirstSamples
-from quant.data.samples import Feed, Sample, Samples
+from quant.data.samples import Feed, Samples
+from quant.data.span import Span
 from quant.engine.candidates import Workshop
 from quant.stages.measure import requests
 from quant.stages.running import Array, Feeding, inputs_from_data
@@ -88,33 +89,8 @@ def _seen(samples: Samples, feeding: Feeding, fed: Sequence[str]) -> tuple[dict[
     finite = {name for name in fed if np.isfinite(low[name])}
     low, high = ({name: found[name] for name in finite} for found in (low, high))
     ends = [("the shortest", min(sizes)[1]), ("the longest", max(sizes)[1])] if open_lengths else []
-    return low, high, [Odd(name, requests(_Only(samples, samples[position]), feeding, most=1)[0]) for name, position in ends]
+    return low, high, [Odd(name, requests(Span(samples, position, position + 1), feeding, most=1)[0]) for name, position in ends]
 
 
 def _size(feed: Feed) -> int:
     return sum(int(np.size(array)) for array in feed.values())
-
-
-@dataclass(frozen=True)
-class _Only:
-    """One sample of a role, alone."""
-
-    samples: Samples
-    sample: Sample
-
-    @property
-    def role(self) -> str:
-        return self.samples.role
-
-    @property
-    def digest(self) -> str:
-        return self.samples.digest
-
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, position: int, /) -> Sample:
-        return (self.sample,)[position]
-
-    def __iter__(self) -> Iterator[Sample]:
-        return iter((self.sample,))
