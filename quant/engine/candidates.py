@@ -15,11 +15,10 @@ from evaluators.fidelity import Fidelity
 from quant.core.documents import Artifact, Audit, PrecisionPlan
 from quant.core.files import write_text
 from quant.core.formats import Range
-from quant.core.protocols import Metric
 from quant.core.table import CalibrationTable
 from quant.engine.bind import BASELINE, Bound
 from quant.engine.cache import StageCache
-from quant.engine.checks import check_gates, check_outputs, try_metrics
+from quant.engine.checks import check_gates, check_outputs, takes_classes, try_metrics
 from quant.engine.exported import graph_in, keep_graph, share_graph
 from quant.engine.improving import improved, improvement_digest
 from quant.engine.machine import environment
@@ -31,8 +30,8 @@ from quant.engine.slicing import members_of, parts_of, with_slices
 from quant.engine.too_few import warn_of_too_few
 from quant.engine.training import TRAINED, check_training, training_key, training_material
 from quant.engine.verdicts import gates_key, sequential_of, until_sure
-from quant.errors import DataError, ModelError, QuantError, TargetError
-from quant.graph.model import read_model
+from quant.errors import ModelError, QuantError, TargetError
+from quant.graph.model import model_digest, read_model
 from quant.graph.runtime import Runtime
 from quant.schemes import Needs, Scheme
 from quant.stages.apply import apply
@@ -133,9 +132,10 @@ class Workshop:
         except QuantError as error:
             raise error.at(self.bound.where(scheme)) from error
 
-    def calibrate(self, pairs: list[tuple[Scheme, Target, PrecisionPlan]]) -> CalibrationTable | None:
-        """One pass over the calibration data for all candidates; None when none of them needs any."""
-        model = read_model(self.prepared.path)
+    def calibrate(self, pairs: list[tuple[Scheme, Target, PrecisionPlan]], *, path: Path | None = None) -> CalibrationTable | None:
+        """One pass over the calibration data for all candidates, of the FP32 model or of that in `path`; None when none of them needs any."""
+        path = path or self.prepared.path
+        model, digest = read_model(path), model_digest(path)
         needs = [_needs(model, scheme, plan, target) for scheme, target, plan in pairs]
         tensors = sorted({name for need in needs for name in need.ranges})
         magnitudes = any(need.magnitudes for need in needs)
@@ -147,11 +147,16 @@ class Workshop:
         feeding = self.prepared.feeding(self.bound, self._recipe.calibration.batch_size)
 
         def produce(folder: Path) -> None:
-            digest = self.prepared.digest
-            found = calibrate(self.prepared.path, samples, tensors, feeding, magnitudes=magnitudes, digest=digest, means=means, moments=moments)
-            found.save(folder)
+            calibrate(path, samples, tensors, feeding, magnitudes=magnitudes, digest=digest, means=means, moments=moments).save(folder)
 
-        key = {**self._key("calibration", feeding.batch_size), "tensors": tensors, "magnitudes": magnitudes, "means": means, "moments": moments}
+        key = {
+            **self._key("calibration", feeding.batch_size),
+            "model": digest,
+            "tensors": tensors,
+            "magnitudes": magnitudes,
+            "means": means,
+            "moments": moments,
+        }
         return CalibrationTable.load(self.cache.stage("calibrate", key, produce))
 
     def _key(self, role: str, batch_size: int) -> dict[str, Any]:
@@ -284,7 +289,7 @@ class Workshop:
         """Whether the columns of `output` are scores of classes: a metric that takes classes, and nothing else, reads it."""
         first = self.prepared.signature.outputs[0].name
         uses = zip(self._recipe.evaluation.metrics, self.bound.metrics.values(), strict=True)
-        return any((use.options.get("output") or first) == output and _takes_classes(metric) for use, metric in uses)
+        return any((use.options.get("output") or first) == output and takes_classes(metric) for use, metric in uses)
 
     def check(self) -> None:
         """Let every metric read what the FP32 model makes of two samples, before any long work.
@@ -382,17 +387,6 @@ class Workshop:
 def metric_values(bound: Bound, predictions: Predictions) -> dict[str, float]:
     """Name -> value of every metric."""
     return {name: float(metric.value(predictions.records[name])) for name, metric in bound.metrics.items()}
-
-
-def _takes_classes(metric: Metric) -> bool:
-    def takes(label: object) -> bool:
-        try:
-            metric.check_label(label)
-        except DataError:
-            return False
-        return True
-
-    return takes(1) and not takes(0.5)
 
 
 def _needs(model: ir.Model, scheme: Scheme, plan: PrecisionPlan, target: Target) -> Needs:

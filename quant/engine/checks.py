@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quant.core.protocols import Metric
 from quant.core.registry import did_you_mean
 from quant.core.signature import Signature, TensorSpec
 from quant.data.load import Data
@@ -187,3 +188,16 @@ def check_gates(bound: Bound, values: dict[str, float]) -> None:
         if gate.relative and values[name] == 0:
             what = f"the drop of {name} cannot be a share of FP32's value: that is 0"
             raise RecipeError(what, where=where, hint="set `relative: false` and an absolute `max_drop`")
+
+
+def takes_classes(metric: Metric) -> bool:
+    """Whether a metric takes classes as labels, and nothing else."""
+
+    def takes(label: object) -> bool:
+        try:
+            metric.check_label(label)
+        except DataError:
+            return False
+        return True
+
+    return takes(1) and not takes(0.5)

@@ -18,7 +18,7 @@ from quant.engine.delivering import deliver
 from quant.engine.folder import open_folder, write_folder
 from quant.engine.jobs import Job, Statistics
 from quant.engine.judging import judged, one_line
-from quant.engine.mixing.closing import mixed_candidate
+from quant.engine.mixing.closing import check_plan, mixed_candidate
 from quant.engine.prepare import prepare
 from quant.engine.reporting import Clock, Findings, make_report
 from quant.engine.summary import Outcome
@@ -74,6 +74,8 @@ def _run(bound: Bound, output: Path, clock: Clock, *, trust_code: bool) -> Repor
     wanted = bound.loaded.recipe.auto
     choosing = Choosing(workshop, wanted) if wanted is not None else None
     statistics = Statistics(workshop, jobs)
+    if bound.plan is not None:
+        check_plan(workshop, jobs, statistics)
     if choosing is None:
         statistics.gather()  # before the long work of evaluating FP32
     reference = workshop.evaluate_baseline()

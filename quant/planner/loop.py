@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from quant.core.documents import HIGHER_PRECISION
-from quant.errors import PlanError
 from quant.planner.front import front
 from quant.planner.problem import ERROR, Effect, Goal, Interaction, Problem, Solution, Unit
 from quant.planner.solve import InfeasibleError, solve
@@ -292,8 +291,8 @@ class _Loop:
         goal = Goal(minimize=self.cost, within={ERROR: self.problem.error(choices).value})
         try:
             found = solve(self.problem, goal)
-        except InfeasibleError as error:
-            raise PlanError(f"the best plan is outside of its own budget: {error.what}") from error
+        except InfeasibleError:  # by a rounding step: the best plan itself keeps to this budget, and stays
+            return
         if _quantizes(found.choices) and found.switches < self.problem.switches(choices) and found.costs[self.cost] <= self._price(choices):
             self._try("tidy", found.choices, f"{found.switches} changes of format instead of {self.problem.switches(choices)}")
 

@@ -268,8 +268,8 @@ class PlanSpec(Section):
 
     schemes: tuple[str, ...] = Field((), description="titles of schemes whose formats are mixed; of each format the first that does not train when empty")
     file: str | None = Field(None, description="a plan to carry out, as `quant plan` writes it, instead of looking for one")
-    minimize: Literal["time", "size"] = Field("time", description="what is to be least")
-    within: dict[Literal["time", "size"], Annotated[float, Field(gt=0)]] = Field(
+    minimize: Literal["time", "size", "bits"] = Field("time", description="what is to be least")
+    within: dict[Literal["time", "size", "bits"], Annotated[float, Field(gt=0)]] = Field(
         default_factory=dict, description="budgets, as shares of what the FP32 model costs; with them the most accurate plan is looked for"
     )
     max_error: float | None = Field(None, gt=0, description="largest error of the outputs, in the profile's measure; needed where there are no metrics")

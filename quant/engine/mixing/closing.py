@@ -168,18 +168,24 @@ class Closing:
         return Closed(found.choices, (step,), (found,), problem, in_time=True)
 
     def chosen(self, closed: Closed) -> tuple[Mapping[str, str] | None, str]:
-        """The plan that is delivered, and how the search ended; a scheme alone where that passed and is predicted to cost less."""
+        """The plan that is delivered, and how the search ended; a scheme alone where that passed and is predicted to cost less.
+
+        Within budgets the plan is the most accurate one, whatever it costs; and a scheme alone that breaks what the recipe keeps or binds is no plan.
+        """
         cost = self.ground.bound.spec.minimize
         table = closed.problem.costs[cost]
         best, ended = closed.best, ""
-        for f, title in self.ground.titles.items():
+        for f, title in self.ground.titles.items() if not self.ground.bound.spec.within else ():
             found = self.uniform.get(title)
             choices = self._everywhere(f)
-            if found is None or found.verdict != "pass" or (best is not None and table.total(choices) >= table.total(best)):
+            if found is None or found.verdict != "pass" or not allows(closed.problem, choices):
+                continue
+            if best is not None and table.total(choices) >= table.total(best):
                 continue
             better = [s for s in closed.front if s.costs[cost] <= table.total(choices) and s.error.value <= closed.problem.error(choices).value]
             best = better[0].choices if better else choices
-            ended = f"{title} passes on the evaluation samples, and nothing that costs more is better: the plan is {'as good' if better else title}."
+            taken = "one of the front that costs no more and is predicted to be no worse" if better else "that scheme alone"
+            ended = f"{title} passes on the evaluation samples and costs less than any plan that passed on the search samples; taken is {taken}"
         if best is None:
             return None, "No quantization fits: no plan passes on the search samples." if closed.in_time else "The time was over before any plan passed."
         quantized = sum(f != FLOAT for f in best.values())
@@ -231,6 +237,25 @@ class Closing:
     def _point(self, name: str, choices: Mapping[str, str], problem: Problem) -> FrontPoint:
         cost = problem.costs[self.ground.bound.spec.minimize].total(choices)
         return FrontPoint(name=name, error=problem.error(choices).value, cost=cost, quantized=_count(choices))
+
+
+def allows(problem: Problem, choices: Mapping[str, str]) -> bool:
+    """Whether layers that move together have one format in `choices`, and those that are kept in a format have that."""
+    return all(
+        {choices[layer] for layer in unit.layers} <= set(unit.formats) and len({choices[layer] for layer in unit.layers}) == 1 for unit in problem.units()
+    )
+
+
+def check_plan(workshop: Workshop, jobs: Sequence[Job], statistics: Statistics) -> None:
+    """Hold a plan that is to be carried out to the model, before any long work.
+
+    Raises:
+        PlanError: It does not fit.
+    """
+    for target in dict.fromkeys(job.target for job in jobs if job.plan is not None):
+        ground = Ground(workshop, target, {job.scheme: job for job in jobs if job.target == target}, statistics)
+        if ground.bound.file is not None and ground.titles:
+            read_plan(ground.bound.file, ground)
 
 
 def _step(step: Step) -> PlanStep:

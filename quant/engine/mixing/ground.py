@@ -5,27 +5,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 from quant.core.documents import LayerChoice, PrecisionPlan
-from quant.core.formats import Range
+from quant.core.formats import GRIDS, Range
 from quant.core.table import CalibrationTable
 from quant.engine.candidates import Workshop
 from quant.engine.improving import improved, improvement_digest
 from quant.engine.jobs import Job, Statistics
 from quant.engine.mixing.binding import TITLE, BoundPlan
-from quant.graph.model import model_digest, read_model
-from quant.stages.calibrate import calibrate
 from quant.stages.improve import Improved, Story
 from quant.stages.mixed import apply_mixed
 from quant.transforms import Transform
 
 FLOAT = "fp32"
 """The format of layers that are not quantized, whatever the target computes those in."""
-_TABLE = "table"
 
 
 class Ground:
@@ -47,7 +43,9 @@ class Ground:
         for title, number_format in self.bound.schemes.items():
             emulated = None if self.engine.ahead_of_time else self.engine.emulates(number_format)
             job = jobs[title]
-            if job.plan is None or emulated is not None:
+            if number_format not in GRIDS:
+                self.left_out[number_format] = f"what a plan leaves in float runs in the target's own type here, {self.engine.dialect.body}"
+            elif job.plan is None or emulated is not None:
                 self.left_out[number_format] = emulated or job.reason
             else:
                 self.titles[number_format] = title
@@ -59,7 +57,7 @@ class Ground:
         static = next((f for f, title in self.titles.items() if self._helped(title)), None)
         table = self.statistics.table_for(Job(self.titles[static], self.target)) if static is not None else None
         if static is None or table is None:
-            return Improved(self.workshop.prepared.path, CalibrationTable(self.workshop.prepared.digest, "", 0, {}, {}), {}, Story(steps=()))
+            return Improved(self.workshop.prepared.path, _nothing_seen(self.workshop), {}, Story(steps=()))
         return improved(self.workshop, self.titles[static], self.target, self.plans[static], table)
 
     def _helped(self, title: str) -> bool:
@@ -70,25 +68,9 @@ class Ground:
     @cached_property
     def table(self) -> CalibrationTable:
         """What calibration sees in `base`, for all formats at once."""
-        workshop, model = self.workshop, read_model(self.base.path)
-        needs = [workshop.bound.schemes[title].needs(model, self.plans[f], self.engine.dialect) for f, title in self.titles.items()]
-        tensors = sorted({name for need in needs for name in need.ranges})
-        means = sorted(set().union(*(need.means for need in needs)))
-        moments = {name: length for need in needs for name, length in sorted(need.moments.items())}
-        magnitudes = self.engine.dialect.body != FLOAT or any(need.magnitudes for need in needs)
-        batch = workshop.bound.loaded.recipe.calibration.batch_size
-        samples, feeding = workshop.prepared.data.roles["calibration"], workshop.prepared.feeding(workshop.bound, batch)
-        digest = model_digest(self.base.path)
-
-        def produce(folder: Path) -> None:
-            calibrate(self.base.path, samples, tensors, feeding, magnitudes=magnitudes, digest=digest, means=means, moments=moments).save(folder / _TABLE)
-
-        key = {"model": digest, "data": samples.digest, "batch": batch, "tensors": tensors, "means": means, "moments": moments, "magnitudes": magnitudes}
-        return CalibrationTable.load(workshop.cache.stage(f"calibrate:{TITLE} on {self.target}", {**key, **self._how_fed()}, produce) / _TABLE)
-
-    def _how_fed(self) -> dict[str, Any]:
-        spec = self.workshop.bound.loaded.recipe.model
-        return {"state": spec.state, "axes": spec.batch_axes}
+        schemes = self.workshop.bound.schemes
+        found = self.workshop.calibrate([(schemes[title], self.engine, self.plans[f]) for f, title in self.titles.items()], path=self.base.path)
+        return found or _nothing_seen(self.workshop)
 
     @property
     def key(self) -> dict[str, Any]:
@@ -127,6 +109,11 @@ class Ground:
         schemes = {f: self.workshop.bound.schemes[title] for f, title in self.titles.items() if f in used}
         calibrator = self.workshop.bound.calibrator
         return apply_mixed(self.base.path, schemes, plan=plan, table=self.table, calibrator=calibrator, dialect=self.engine.dialect, given=self.base.ranges)
+
+
+def _nothing_seen(workshop: Workshop) -> CalibrationTable:
+    """The table of formats that ask nothing of activations."""
+    return CalibrationTable(workshop.prepared.digest, "", 0, {}, {})
 
 
 def _plan_of(workshop: Workshop) -> BoundPlan:

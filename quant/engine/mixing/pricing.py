@@ -26,8 +26,11 @@ _RUNS = 25
 _FEEDS = 4
 _BYTES, _MEASURED, _ROOFLINE, _EFFECTIVE = "bytes", "measured", "roofline", "bits"
 _SMALL, _LARGE = 1_000, 1_000_000
-_BYTES_PER_MS = 8e6
-"""What a core moves in a millisecond, at least, where no conversion was seen: 8 GB a second."""
+_GIGABYTES = 8
+"""What a core moves in a second, in GB, where no run shows what a change of format takes."""
+_MOVED = 5
+"""Bytes that are moved for each element that goes from FP32 to 8 bits, or back."""
+_WAYS = {"into": True, "out of": False}
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,12 @@ def _time(ground: Ground, setting: Setting, baseline: Built, uniform: Mapping[st
         threads = timed_threads(ground.workshop)
         profiles = {f: engine.profile(b.artifact, b.folder, feeds, ground.workshop.layer_outputs, threads=threads, runs=_RUNS) for f, b in built.items()}
         conversions = {f: _conversions(profile) for f, profile in profiles.items()}
-        setting_of = Setting(setting.work, setting.formats, setting.body, setting.target, profiles, conversions)
-        chosen.table(setting_of).save(folder / _TABLE)
+        unseen = sorted(
+            {f"{way} {f}" for f, profile in profiles.items() if f != FLOAT for way, codes in _WAYS.items() if not _converting(profile, codes=codes)}
+        )
+        table = chosen.table(Setting(setting.work, setting.formats, setting.body, setting.target, profiles, conversions))
+        told = f"; changes {', '.join(unseen)} are in none of its runs, and estimated at {_GIGABYTES} GB a second" if unseen else ""
+        table.model_copy(update={"source": table.source + told}).save(folder / _TABLE)
 
     key = {
         "artifacts": {f: b.artifact.digest for f, b in built.items()},
@@ -119,8 +126,13 @@ def _conversions(profile: EngineProfile) -> ConversionTimes:
     """What it takes to bring a tensor into the format of `profile` and back, by the kernels in it that do nothing else."""
 
     def seen(*, codes: bool) -> tuple[tuple[int, float], ...]:
-        pairs = [(k.elements, k.ms) for k in profile.kernels if k.converts is not None and k.codes == codes and k.elements > 0]
-        rate = sum(ms for _, ms in pairs) / sum(n for n, _ in pairs) if pairs else 1 / _BYTES_PER_MS
+        pairs = _converting(profile, codes=codes)
+        rate = sum(ms for _, ms in pairs) / sum(n for n, _ in pairs) if pairs else _MOVED / (_GIGABYTES * 1e6)
         return ((_SMALL, _SMALL * rate), (_LARGE, _LARGE * rate))
 
     return ConversionTimes(enter=seen(codes=True), leave=seen(codes=False))
+
+
+def _converting(profile: EngineProfile, *, codes: bool) -> list[tuple[int, float]]:
+    """(elements, milliseconds) of the kernels that do nothing but bring a tensor into codes, or out of them."""
+    return [(k.elements, k.ms) for k in profile.kernels if k.converts is not None and k.codes == codes and k.elements > 0]

@@ -184,3 +184,68 @@ def test_a_plan_that_contradicts_the_recipe_is_refused(project, cli, changes, to
     outcome = cli("run", project.recipe, "--output", project.output)
     assert outcome.code == 2
     assert told in outcome.err
+
+
+@pytest.fixture
+def sturdy(project):
+    """Writes a recipe of a project that passes in INT8 throughout."""
+
+    def write(plan, **changes):
+        project.write({"data": SPLITS, "transforms": [], "plan": {"minimize": "size", **plan}, **changes})
+        return project
+
+    return write
+
+
+def test_a_scheme_alone_that_passes_does_not_take_what_is_kept_with_it(sturdy):
+    project = sturdy({"keep": {"dense/second": "fp32"}})
+    found = by_scheme(quant.run(project.recipe, output=project.output).report)
+    assert found["int8"].verdict == "pass"
+    assert {c.layer: c.format for c in found["mixed"].plan} == {"dense/first": "int8", "dense/second": "fp32"}
+
+
+def test_within_a_budget_the_most_accurate_plan_stays_though_a_cheaper_scheme_passes(sturdy):
+    """The second layer alone has 480 of 3,552 weights: leaving it in FP32 keeps to half of FP32's size, and has the smaller error."""
+    project = sturdy({"within": {"size": 0.5}})
+    report = quant.run(project.recipe, output=project.output).report
+    found = by_scheme(report)
+    assert found["int8"].verdict == "pass"
+    [row] = report.timings.mixing
+    errors = {e.layer: e.value for e in row.effects}
+    left = "dense/second"  # the first layer in FP32 would be 0.9 of FP32's size
+    assert {c.layer: c.format for c in found["mixed"].plan} == {"dense/first": "int8", left: "fp32"}
+    assert errors[left] > 0
+
+
+def test_bits_can_be_a_budget(sturdy):
+    project = sturdy({"minimize": "bits", "within": {"bits": 0.26}})
+    found = by_scheme(quant.run(project.recipe, output=project.output).report)
+    assert {c.format for c in found["mixed"].plan} == {"int8"}, "32 bits on average are 8 only where all are"
+
+
+def test_a_plan_file_is_read_before_any_long_work(sturdy, cli, tmp_path, monkeypatch):
+    from quant.engine.candidates import Workshop
+
+    project = sturdy({})
+    path = tmp_path / "plan.yaml"
+    assert cli("plan", project.recipe, "--output", path).code == 0
+    path.write_text(path.read_text(encoding="utf-8").replace("dense/first", "dense/frist"), encoding="utf-8")
+    monkeypatch.setattr(Workshop, "evaluate_baseline", lambda _self: pytest.fail("FP32 was evaluated"))
+    outcome = cli("apply", project.recipe, "--plan", path, "--output", project.output)
+    assert (outcome.code, "the model has no layer 'dense/frist'" in outcome.err) == (2, True)
+
+
+def test_floating_formats_are_said_to_be_no_part_of_a_plan(sturdy):
+    project = sturdy({}, schemes=["fp16", "int8"])
+    report = quant.run(project.recipe, output=project.output).report
+    assert report.timings.mixing[0].notes[0] == "fp16 is not mixed: what a plan leaves in float runs in the target's own type here, fp32"
+
+
+def test_engines_built_elsewhere_are_planned_by_data_sheet(sturdy):
+    pytest.importorskip("tensorrt_rtx")
+    project = sturdy({"minimize": "time"}, schemes=["fp16", "int8"], targets=["tensorrt-rtx"])
+    report = quant.run(project.recipe, output=project.output).report
+    [row] = report.timings.mixing
+    assert (row.estimated, row.unit, row.formats) == (True, "ms", ("int8",))
+    assert row.cost.startswith("L4: ")
+    assert by_scheme(report)["mixed"].verdict == "pass"
