@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,14 @@ profiling = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(profiling)
 zoo = profiling.zoo
 R = np.random.default_rng(3)
+
+
+@pytest.fixture(autouse=True)
+def _drawn_anew(monkeypatch):
+    """Every test draws the same, whichever ran before it."""
+    monkeypatch.setattr(sys.modules[__name__], "R", np.random.default_rng(3))
+
+
 PLAIN = dataclasses.replace(
     profiling.DIALECT, activations=INT8, operands=INT8, left_operands=None, chained=frozenset(), transparent=frozenset(), melting=frozenset(), gemm=False
 )
@@ -121,12 +130,17 @@ def test_places_that_a_mask_leaves_out_count_for_nothing(tmp_path):
 
     plain = profiling.Feeds(Sample(i, ({"ids": t},)) for i, t in enumerate(texts))
     padded = Padded(plain)
-    found = [
-        profiling.profiled(proto, tmp_path / str(n), kind, schemes=INT8_ONLY, samples=samples, dialect=PLAIN, batch=batch).effect("matmul_y", "int8", "weight")
-        for n, (kind, samples, batch) in enumerate([("exact", plain, 1), ("exact", padded, 6), ("sketch", padded, 6)])
+    how = {"schemes": INT8_ONLY, "dialect": PLAIN}
+    # Of 6 texts, the default's few directions leave too little to hold anything to.
+    runs = [("exact", {}, plain, 1), ("exact", {}, padded, 6), ("sketch", {"directions": 256}, padded, 6)]
+    profiles = [
+        profiling.profiled(proto, tmp_path / str(n), kind, options, samples=samples, batch=batch, **how)
+        for n, (kind, options, samples, batch) in enumerate(runs)
     ]
-    assert found[1].value == pytest.approx(found[0].value, rel=1e-4)  # sums of FP32 in another order
-    assert abs(found[2].value - found[0].value) <= 3 * found[2].standard_error
+    alone, together, drawn = (profile.effect("matmul_y", "int8", "weight").value for profile in profiles)
+    assert together == pytest.approx(alone, rel=1e-4)  # sums of FP32 in another order
+    # The square of a sum with random signs has a variance of at most twice the square of its mean: three deviations of the mean of 256.
+    assert drawn == pytest.approx(alone, rel=3 * np.sqrt(2 / 256))
 
 
 def test_logits_are_measured_by_the_divergence_of_their_softmax(tmp_path):
