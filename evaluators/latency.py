@@ -19,6 +19,7 @@ import numpy.typing as npt
 from quant.core.documents import Document
 
 Times = npt.NDArray[np.float64]
+_PERCENTS = tuple(range(0, 101, 5))
 _LONG = 10
 """A run of that many times the settling time needs none: what it finds amiss at its start is lost in it."""
 
@@ -38,6 +39,7 @@ class Latency(Document):
         ratio_lower: Lower end of the interval of `ratio`.
         ratio_upper: Upper end.
         confidence: Confidence of the interval, at least; less with fewer than six requests.
+        quantiles_ms: Times that 0 %, 5 %, ... 100 % of requests stay below.
     """
 
     requests: int
@@ -51,6 +53,7 @@ class Latency(Document):
     ratio_lower: float
     ratio_upper: float
     confidence: float
+    quantiles_ms: tuple[float, ...] = ()
 
 
 def measure(
@@ -130,6 +133,7 @@ def summarize(times: Times, baseline: Times, *, batch_size: int = 1, confidence:
         ratio_lower=lower,
         ratio_upper=upper,
         confidence=reached,
+        quantiles_ms=tuple(float(v) for v in np.percentile(times, _PERCENTS)),
     )
 
 

@@ -11,6 +11,7 @@ from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.table import CalibrationTable
 from quant.engine.candidates import Baseline, Built, Workshop
+from quant.engine.drawing import layer_graph
 from quant.engine.machine import environment
 from quant.engine.summary import (
     Outcome,
@@ -93,6 +94,7 @@ def make_report(workshop: Workshop, found: Findings, clock: Clock) -> Report:
         recipe=bound.loaded.resolved_yaml(),
         timings=_timings(workshop, found, clock),
         delivered=found.delivered,
+        graph=layer_graph(prepared.layers),
     ).with_digest()
 
 

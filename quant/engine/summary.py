@@ -239,6 +239,8 @@ def latency_row(built: Built, found: Latency, first: FirstRun | None) -> Latency
         ratio_high=found.ratio_upper,
         first_inference_s=first.load_s + first.first_run_s if first else None,
         peak_memory_bytes=first.peak_rss_bytes if first else None,
+        quantiles_ms=found.quantiles_ms,
+        requests=found.requests,
     )
 
 

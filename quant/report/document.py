@@ -15,6 +15,7 @@ from quant.core.digest import digest_of
 from quant.core.documents import AuditRow, Decision, Document, LayerChoice
 from quant.report.delivered import Delivered
 from quant.report.gate_row import GateRow
+from quant.report.graph import LayerGraph
 from quant.report.mixing import MixingRow
 
 REPORT_VERSION = 1
@@ -285,6 +286,8 @@ class LatencyRow(Document):
         ratio_high: Upper end.
         first_inference_s: Load and first run in a fresh process.
         peak_memory_bytes: Peak resident memory of that process.
+        quantiles_ms: Times that 0 %, 5 %, ... 100 % of requests stay below; empty in reports of older versions.
+        requests: Timed requests; 0 in reports of older versions.
     """
 
     scheme: str
@@ -298,6 +301,8 @@ class LatencyRow(Document):
     ratio_high: float
     first_inference_s: float | None = None
     peak_memory_bytes: int | None = None
+    quantiles_ms: tuple[float, ...] = ()
+    requests: int = 0
 
 
 class Choice(Document):
@@ -359,6 +364,7 @@ class Report(Document):
         results_digest: SHA-256 of everything that does not differ from run to run.
         timings: What differs from run to run.
         delivered: What is delivered on each target; empty where the recipe has no `on_fail`.
+        graph: The model's layers and what connects them; None in reports of older versions.
     """
 
     version: Literal[1] = 1
@@ -376,6 +382,7 @@ class Report(Document):
     results_digest: str = ""
     timings: Timings
     delivered: tuple[Delivered, ...] = ()
+    graph: LayerGraph | None = None
 
     def with_digest(self) -> Report:
         """This report with the digest of everything that does not differ from run to run."""

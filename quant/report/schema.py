@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluators.agreement import Agreement, OutputAgreement, Parting
 from quant.core.documents import AuditRow, Document, LayerChoice, Verdict
-from quant.report import document, mixing
+from quant.report import document, graph, mixing
 from quant.report.document import Report
 
 _ARGUMENT = re.compile(r"^    (\w+): (.*)$")
@@ -18,7 +18,11 @@ def report_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of `report.json`; every field carries its description."""
     schema: dict[str, Any] = Report.model_json_schema(mode="serialization")
     shared = (AuditRow, LayerChoice, Verdict, Agreement, OutputAgreement, Parting)
-    models = [model for model in (*shared, *vars(mixing).values(), *vars(document).values()) if inspect.isclass(model) and issubclass(model, Document)]
+    models = [
+        model
+        for model in (*shared, *vars(mixing).values(), *vars(graph).values(), *vars(document).values())
+        if inspect.isclass(model) and issubclass(model, Document)
+    ]
     for model in models:
         part = schema if model is Report else schema["$defs"].get(model.__name__)
         if part is not None:
