@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 from quant.errors import RunError
@@ -27,10 +28,19 @@ def load_report(run_folder: Path | str) -> Report:
     if not path.is_file():
         raise RunError(f"this folder has no {REPORT_FILE}", where=str(run_folder), hint="the run did not finish, or this is another folder; run it again")
     try:
-        version = json.loads(path.read_text(encoding="utf-8"))["version"]
-    except (ValueError, KeyError, TypeError) as error:
+        version = json.loads(path.read_text(encoding="utf-8"), parse_constant=_finite, parse_float=_finite)["version"]
+    except OSError as error:
+        raise RunError(f"cannot read this report: {error.strerror}", where=str(path), hint="ask for the right to read it") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RunError("not a report", where=str(path), hint="run the recipe again") from error
     if version != REPORT_VERSION:
         hint = "read it with the version of the toolkit that wrote it, or run the recipe again"
         raise RunError(f"a report of version {version!r}; this toolkit reads version {REPORT_VERSION}", where=str(path), hint=hint)
     return Report.load(path)
+
+
+def _finite(text: str) -> float:
+    """A number of a report; none is written that is not finite, and nothing could be said of it."""
+    if not math.isfinite(value := float(text)):
+        raise ValueError(text)
+    return value
