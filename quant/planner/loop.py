@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from quant.core.documents import HIGHER_PRECISION
 from quant.planner.front import front
+from quant.planner.moves import Choices, Move, best_move, moved, named, quantizes
 from quant.planner.problem import ERROR, Effect, Goal, Interaction, Problem, Solution, Unit
 from quant.planner.solve import InfeasibleError, solve
 
-Choices = Mapping[str, str]
 Action = Literal["front", "interaction", "give back", "win speed", "tidy"]
 
 
@@ -170,7 +170,7 @@ class _Loop:
         while True:
             self.plans = front(self.problem, cost=self.cost, points=self.bounds.points)
             failed, passed = -1, len(self.plans) - 1
-            if not _quantizes(self.plans[passed].choices):
+            if not quantizes(self.plans[passed].choices):
                 pass  # nothing is quantized: that is the FP32 model, which passes
             elif not self._passes(passed):
                 return self.plans[passed].choices
@@ -243,48 +243,28 @@ class _Loop:
             if move is None:
                 return
             unit, number_format = move
-            choices = {**choices, **dict.fromkeys(unit.layers, number_format)}
-            if self._price(choices) >= most or not _quantizes(choices):
+            choices = moved(choices, move)
+            if self._price(choices) >= most or not quantizes(choices):
                 return
-            if self._try("give back", choices, f"{_named(unit)} back to {number_format}").passes:
+            if self._try("give back", choices, f"{named([unit])} back to {number_format}").passes:
                 return
 
     def _win(self, choices: Choices) -> None:
         """Try layers of the best plan in cheaper formats, the one first that wins most for the error it adds."""
-        refused: set[tuple[Unit, str]] = set()
+        refused: set[Move] = set()
         for _ in range(self.bounds.wins):
             move = self._best_move(choices, back=False, refused=refused)
             if move is None:
                 return
             unit, number_format = move
-            trial = {**choices, **dict.fromkeys(unit.layers, number_format)}
-            if self._try("win speed", trial, f"{_named(unit)} in {number_format}").passes:
+            trial = moved(choices, move)
+            if self._try("win speed", trial, f"{named([unit])} in {number_format}").passes:
                 choices = trial
             else:
                 refused.add(move)
 
-    def _best_move(self, choices: Choices, *, back: bool, refused: set[tuple[Unit, str]] | None = None) -> tuple[Unit, str] | None:
-        """The change of one group's format that recovers most error for its cost (or saves most cost for its error)."""
-        error, price = self.problem.error(choices).value, self._price(choices)
-        moves = []
-        for number, unit in enumerate(self.problem.units()):
-            for name in unit.formats:
-                trial = {**choices, **dict.fromkeys(unit.layers, name)}
-                if name == choices[unit.layers[0]] or (refused and (unit, name) in refused) or not self._allowed(trial):
-                    continue
-                less_error, more_cost = error - self.problem.error(trial).value, self._price(trial) - price
-                if back and less_error > 0:
-                    moves.append((-less_error / max(more_cost, 1e-12 * max(price, 1.0)), number, name, unit))
-                elif not back and more_cost < 0:
-                    moves.append((-less_error / -more_cost, number, name, unit))
-        if not moves:
-            return None
-        *_, name, unit = min(moves, key=lambda move: move[:3])
-        return unit, name
-
-    def _allowed(self, choices: Choices) -> bool:
-        used = set(choices.values())
-        return sum(bool(used & family) for family in self.problem.families) <= 1
+    def _best_move(self, choices: Choices, *, back: bool, refused: Collection[Move] = ()) -> Move | None:
+        return best_move(self.problem, choices, cost=self.cost, back=back, refused=refused)
 
     def _tidy(self, choices: Choices) -> None:
         """A plan with fewer changes of format that is as good as the best one, if there is one."""
@@ -293,7 +273,7 @@ class _Loop:
             found = solve(self.problem, goal)
         except InfeasibleError:  # by a rounding step: the best plan itself keeps to this budget, and stays
             return
-        if _quantizes(found.choices) and found.switches < self.problem.switches(choices) and found.costs[self.cost] <= self._price(choices):
+        if quantizes(found.choices) and found.switches < self.problem.switches(choices) and found.costs[self.cost] <= self._price(choices):
             self._try("tidy", found.choices, f"{found.switches} changes of format instead of {self.problem.switches(choices)}")
 
 
@@ -312,14 +292,6 @@ def _kept(units: Sequence[Unit], choices: Choices) -> Choices:
     return {layer: choices[layer] for unit in units for layer in unit.layers}
 
 
-def _quantizes(choices: Choices) -> bool:
-    return any(name not in HIGHER_PRECISION for name in choices.values())
-
-
 def _highest(formats: Mapping[str, Effect]) -> str:
     """The format of a layer that costs the least error."""
     return min(formats, key=lambda name: formats[name].value)
-
-
-def _named(unit: Unit) -> str:
-    return unit.layers[0] if len(unit.layers) == 1 else f"{unit.layers[0]} and {len(unit.layers) - 1} more"
