@@ -114,7 +114,7 @@ function cellsOf(row) {
   const line = made("tr");
   for (const column of COLUMNS) {
     const text = column.text(row);
-    const cell = made(column.key === "run" ? "th" : "td", { "data-name": column.title, class: `${column.number ? "n" : column.key}${text ? "" : " empty"}` });
+    const cell = made(column.key === "run" ? "th" : "td", { "data-name": column.title, class: `${column.number ? "n" : column.key}${text && text !== "–" ? "" : " empty"}` });
     if (column.key === "run") {
       cell.setAttribute("scope", "row");
       cell.append(row.page ? made("a", { href: row.page }, text) : document.createTextNode(text));
@@ -124,7 +124,7 @@ function cellsOf(row) {
       cell.append(badge, ...row.notes.map((note) => made("small", {}, note)));
     } else {
       cell.textContent = text;
-      if (column.key === "value" && row.metric) cell.append(made("small", {}, `${row.metric}; FP32 ${row.baseline_text}`));
+      if (column.key === "value" && row.metric) cell.append(made("small", {}, row.metric), made("small", {}, `FP32 ${row.baseline_text}`));
     }
     line.append(cell);
   }
