@@ -16,8 +16,11 @@ from quant.engine.auditing import Audited, audit
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop, metric_values
+from quant.engine.evaluation import Evaluation
+from quant.engine.exporting import export_candidate
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.ladder import ladder
+from quant.engine.loading import load_model
 from quant.engine.mixing.exploring import Planned, plan_of, profile_of
 from quant.engine.modelopt import FromModelOpt, from_modelopt
 from quant.engine.own_loop import trainable_module
@@ -44,6 +47,7 @@ __all__ = [
     "Audited",
     "CalibrationTable",
     "Comparison",
+    "Evaluation",
     "FromModelOpt",
     "Inspection",
     "Ladder",
@@ -62,9 +66,11 @@ __all__ = [
     "compare",
     "convert",
     "evaluate",
+    "export",
     "from_modelopt",
     "inspect",
     "ladder",
+    "load_model",
     "load_recipe",
     "load_report",
     "plan",
@@ -108,7 +114,7 @@ def calibrate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: 
     return table
 
 
-def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: bool = False) -> dict[str, float]:
+def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: bool = False) -> Evaluation:
     """Name -> value of every metric of a recipe, for its FP32 model on its evaluation samples.
 
     Args:
@@ -120,7 +126,35 @@ def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: b
         QuantError: The recipe, the model or the data cannot be used.
     """
     with _workshop(recipe, overrides, trust_code=trust_code) as (bound, workshop):
-        return metric_values(bound, workshop.evaluate_baseline().predictions)
+        found = metric_values(bound, workshop.evaluate_baseline().predictions)
+        samples = len(workshop.prepared.data.roles["evaluation"])
+    return Evaluation(f"{bound.loaded.recipe.name} in fp32", samples, found, {name: metric.unit for name, metric in bound.metrics.items()})
+
+
+def export(
+    recipe: Path | str,
+    *,
+    output: Path | str,
+    scheme: str | None = None,
+    target: str | None = None,
+    overrides: Sequence[str] = (),
+    trust_code: bool = False,
+) -> Artifact:
+    """Quantize by one scheme of a recipe for one of its targets, and write the artifact: the very one that `run` would make, without a verdict.
+
+    Args:
+        recipe: A recipe file, or the name of a shipped recipe.
+        output: Folder for the artifact, with its plan beside it (`plan.json`); made if missing.
+        scheme: Which of the recipe's schemes; the first that finds something to quantize when not given.
+        target: Which of the recipe's targets; the first when not given.
+        overrides: `KEY=VALUE` for recipe values.
+        trust_code: Whether code that the recipe names may run.
+
+    Raises:
+        QuantError: The recipe, the model or the data cannot be used, or the engine refuses the graph.
+    """
+    with _workshop(recipe, overrides, trust_code=trust_code) as (_, workshop):
+        return export_candidate(workshop, Path(output), scheme=scheme, target=target)
 
 
 def profile(recipe: Path | str, *, target: str | None = None, overrides: Sequence[str] = (), trust_code: bool = False) -> SensitivityProfile:

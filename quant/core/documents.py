@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from quant.core.digest import digest_of
 from quant.core.files import write_text
+from quant.core.shown import Cell, Chart, Series, Shown, Table
 from quant.errors import RunError
 
 
@@ -28,17 +30,18 @@ class Document(BaseModel):
         """This document as indented JSON with sorted keys, the same bytes for the same content."""
         return json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
-    def save(self, path: Path) -> None:
+    def save(self, path: Path | str) -> None:
         """Write `to_json` to `path`, whole or not at all."""
-        write_text(path, self.to_json())
+        write_text(Path(path), self.to_json())
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote.
 
         Raises:
             RunError: The file is missing or is not such a document.
         """
+        path = Path(path)
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError as error:
@@ -49,6 +52,7 @@ class Document(BaseModel):
             raise RunError(f"not a {cls.__name__}: {str(error).splitlines()[0]}", where=str(path)) from error
 
 
+_MIB = 1 << 20
 HIGHER_PRECISION = frozenset({"fp32", "fp16", "bf16"})
 """Formats that a layer is left in when a plan of fewer bits leaves it out."""
 
@@ -69,7 +73,7 @@ class LayerChoice(Document):
     reason: str
 
 
-class PrecisionPlan(Document):
+class PrecisionPlan(Document, Shown):
     """Layer by layer, the format that a scheme gives it; what stays in higher precision are the exclusions.
 
     Args:
@@ -95,6 +99,16 @@ class PrecisionPlan(Document):
     def _is_quantized(self, choice: LayerChoice) -> bool:
         return choice.format == self.base or choice.format not in HIGHER_PRECISION
 
+    def as_table(self) -> Table:
+        """Layer by layer, what it runs in and why."""
+        facts = {"quantized": f"{len(self.quantized)} of {len(self.layers)} layers"}
+        return Table(f"Plan {self.scheme}", ("layer", "operator", "format", "reason"), [(c.layer, c.op, c.format, c.reason) for c in self.layers], facts)
+
+    def as_chart(self) -> Chart:
+        """How many layers run in each format."""
+        counted = Counter(choice.format for choice in self.layers)
+        return Chart(f"Plan {self.scheme}", "layers", "", [Series("layers", list(counted.values()), list(counted))], "bars")
+
     def part(self, number_format: str) -> PrecisionPlan:
         """The plan for one of its formats alone; layers of the others stay in FP32.
 
@@ -110,7 +124,7 @@ class PrecisionPlan(Document):
         return PrecisionPlan(scheme=self.scheme, base=number_format, layers=tuple(own))
 
 
-class Artifact(Document):
+class Artifact(Document, Shown):
     """Files written for a target.
 
     Args:
@@ -131,6 +145,15 @@ class Artifact(Document):
     options: Mapping[str, Any] = Field(default_factory=dict)
     layers: Mapping[str, str] = Field(default_factory=dict)
 
+    def as_table(self) -> Table:
+        """Its files, each with its digest."""
+        facts: dict[str, Cell] = {"opens with": self.main, "size in MiB": self.size_bytes / _MIB, **{name: str(value) for name, value in self.options.items()}}
+        return Table(f"Artifact {self.scheme} for {self.target}", ("file", "SHA-256"), sorted(self.files.items()), facts)
+
+    def as_chart(self) -> Chart:
+        """How large it is; several beside one another say more, as `Run.plot` shows them."""
+        return Chart("Size of the artifact", "MiB", "", [Series("size", [self.size_bytes / _MIB], [f"{self.scheme} for {self.target}"])], "bars")
+
 
 class AuditRow(Document):
     """One layer's planned format against what the engine runs.
@@ -150,7 +173,7 @@ class AuditRow(Document):
     agrees: bool
 
 
-class Audit(Document):
+class Audit(Document, Shown):
     """Planned format against the format that the engine runs, layer by layer.
 
     Args:
@@ -170,11 +193,26 @@ class Audit(Document):
         """The layers that run in another format than planned."""
         return tuple(row for row in self.rows if not row.agrees)
 
+    def as_table(self) -> Table:
+        """Layer by layer, what was planned and what runs; the layers that differ first."""
+        rows = [(r.layer, r.planned, r.runs, r.agrees, r.kernel) for r in sorted(self.rows, key=lambda row: row.agrees)]
+        facts = (
+            {"not audited": self.unaudited} if self.unaudited else {"run as planned": f"{len(self.rows) - len(self.disagreements)} of {len(self.rows)} layers"}
+        )
+        return Table(f"Audit of {self.scheme} on {self.target}", ("layer", "planned", "runs", "agrees", "kernel"), rows, facts)
+
+    def as_chart(self) -> Chart:
+        """How many layers were planned in each format, and how many run in it."""
+        planned, runs = Counter(row.planned for row in self.rows), Counter(row.runs for row in self.rows)
+        formats = list(dict.fromkeys([*planned, *runs]))
+        series = [Series(name, [found[f] for f in formats], formats) for name, found in (("planned", planned), ("runs", runs))]
+        return Chart(f"Audit of {self.scheme} on {self.target}", "layers", "", series, "bars")
+
 
 Decision = Literal["pass", "fail", "inconclusive"]
 
 
-class Verdict(Document):
+class Verdict(Document, Shown):
     """The gate's word on one candidate.
 
     Args:
@@ -213,3 +251,16 @@ class Verdict(Document):
     available: int | None = None
     looks: int | None = None
     family: int = 1
+
+    def as_table(self) -> Table:
+        """Every number that it goes by."""
+        names = ("baseline", "value", "drop", "drop_lower", "drop_upper", "limit", "confidence", "samples", "needed")
+        rows = [(name.replace("_", " "), getattr(self, name)) for name in names if getattr(self, name) is not None]
+        of = f" of {self.slice}" if self.slice else ""
+        return Table(f"Verdict{of}: {self.decision}", ("what", "value"), rows, {"bounds by": self.method, "a share of the baseline": self.relative})
+
+    def as_chart(self) -> Chart:
+        """The drop between its bounds, beside the limit."""
+        unit = "drop, as a share of the baseline" if self.relative else "drop"
+        found = Series("drop", [self.drop], [self.decision], [max(self.drop - self.drop_lower, 0.0)], [max(self.drop_upper - self.drop, 0.0)])
+        return Chart(f"Verdict: {self.decision}", unit, "", [found], "bars", limits={f"allowed {self.limit:g}": self.limit})

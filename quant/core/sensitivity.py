@@ -8,6 +8,7 @@ from typing import Literal
 
 from quant.core.documents import Document
 from quant.core.registry import did_you_mean
+from quant.core.shown import Cell, Chart, Series, Shown, Table
 from quant.errors import PlanError
 
 Part = Literal["both", "weight", "activation"]
@@ -33,7 +34,7 @@ class Effect(Document):
     standard_error: float
 
 
-class SensitivityProfile(Document):
+class SensitivityProfile(Document, Shown):
     """What each layer does to the outputs in each format.
 
     Args:
@@ -73,6 +74,26 @@ class SensitivityProfile(Document):
     def formats(self) -> tuple[str, ...]:
         """The formats that it tells of."""
         return tuple(dict.fromkeys(found.format for found in self.effects))
+
+    def as_table(self) -> Table:
+        """Every effect, the largest first."""
+        rows = [(e.layer, e.format, e.part, e.value, e.standard_error) for e in sorted(self.effects, key=lambda e: (-e.value, e.layer, e.format, e.part))]
+        facts: dict[str, Cell] = {"measure": self.measure, "by": self.estimator, "samples": self.samples, "layers": len(self.layers)}
+        return Table("Sensitivity profile", ("layer", "format", "part", "effect", "standard error"), rows, facts)
+
+    def as_chart(self) -> Chart:
+        """The effect of each layer in each format, the most sensitive layer first; bars are one standard error long."""
+        whole = [e for e in self.effects if e.part == "both"]
+        worst: dict[str, float] = {}
+        for found in whole:
+            worst[found.layer] = max(worst.get(found.layer, 0.0), found.value)
+        order = {layer: place for place, layer in enumerate(sorted(worst, key=lambda layer: -worst[layer]))}
+        series = []
+        for number_format in self.formats:
+            mine = sorted((e for e in whole if e.format == number_format), key=lambda e: order[e.layer])
+            errors = [e.standard_error for e in mine]
+            series.append(Series(number_format, [e.value for e in mine], [e.layer for e in mine], errors, errors))
+        return Chart(f"What each layer does to the outputs, all others in FP32 ({self.measure})", self.measure.replace("_", " "), "", series, "bars")
 
     def knows(self, layer: str, number_format: str, part: Part = "both") -> bool:
         """Whether there is such an effect; FP32 has none on any layer, and that is known."""

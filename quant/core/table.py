@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from quant.core.digest import digest_of, digest_of_arrays
 from quant.core.files import write_text
+from quant.core.shown import Chart, Series, Shown, Table
 from quant.core.statistics import TensorStatistics
 from quant.errors import RunError
 
@@ -20,7 +21,7 @@ _TABLE, _ARRAYS, _MEANS, _MOMENTS = "table.json", "histograms.npy", "means.npy",
 
 
 @dataclass(frozen=True)
-class CalibrationTable:
+class CalibrationTable(Shown):
     """What calibration saw.
 
     Args:
@@ -40,6 +41,19 @@ class CalibrationTable:
     magnitudes: Mapping[str, float]
     means: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
     moments: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+
+    def as_table(self) -> Table:
+        """What was seen of each tensor, those with the farthest outliers first."""
+        columns = ("tensor", "values", "minimum", "maximum", "rms", "farthest / rms", "not finite")
+        found = [(name, s.count, s.minimum, s.maximum, s.rms, _reach(s), s.not_finite) for name, s in self.statistics.items()]
+        found.sort(key=lambda row: (-(row[5] or 0.0), row[0]))
+        return Table("Calibration table", columns, found, {"samples": self.samples, "tensors": len(self.statistics)})
+
+    def as_chart(self) -> Chart:
+        """How far the farthest value of each tensor lies out: such a value widens the range that all others must share."""
+        found = sorted(((reach, name) for name, s in self.statistics.items() if (reach := _reach(s)) is not None), key=lambda pair: (-pair[0], pair[1]))
+        series = Series("farthest value over rms", [reach for reach, _ in found], [name for _, name in found])
+        return Chart("How far outliers reach", "farthest value, in root mean squares", "", [series], "bars")
 
     def _summary(self) -> dict[str, Any]:
         tensors, start = {}, 0
@@ -64,8 +78,9 @@ class CalibrationTable:
             [self._summary(), digest_of_arrays({"histograms": self._histograms(), "means": _joined(self.means), "moments": _joined(self.moments)})]
         )
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Write `table.json`, `histograms.npy`, `means.npy` and `moments.npy` into `folder`; the same bytes for the same table."""
+        folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / _ARRAYS, self._histograms(), allow_pickle=False)
         np.save(folder / _MEANS, _joined(self.means), allow_pickle=False)
@@ -73,12 +88,13 @@ class CalibrationTable:
         write_text(folder / _TABLE, json.dumps(self._summary(), indent=1, sort_keys=True, allow_nan=False) + "\n")
 
     @classmethod
-    def load(cls, folder: Path) -> CalibrationTable:
+    def load(cls, folder: Path | str) -> CalibrationTable:
         """Read what `save` wrote.
 
         Raises:
             RunError: The folder holds no whole calibration table.
         """
+        folder = Path(folder)
         try:
             summary = json.loads((folder / _TABLE).read_text(encoding="utf-8"))
             histograms = np.load(folder / _ARRAYS, allow_pickle=False)
@@ -92,6 +108,11 @@ class CalibrationTable:
             return cls(summary["model"], summary["data"], summary["samples"], statistics, summary["magnitudes"], means, moments)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError(f"not a calibration table: {error}", where=str(folder), hint="calibrate again") from error
+
+
+def _reach(seen: TensorStatistics) -> float | None:
+    """The farthest value over the root mean square; None where only extremes were kept, or all was zero."""
+    return seen.magnitude / seen.rms if seen.codes.size and seen.rms > 0 else None
 
 
 def _joined(found: Mapping[str, npt.NDArray[np.float64]]) -> npt.NDArray[np.float64]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
+from quant.core.shown import Chart, Shown, Table
 from quant.errors import QuantError, RunError, TargetError
 from quant.graph.model import read_model
 from quant.stages.first_run import ARTIFACT_FILE
@@ -17,7 +18,7 @@ _HINT = "give the plan with --plan"
 
 
 @dataclass(frozen=True)
-class Audited:
+class Audited(Shown):
     """An artifact that was audited.
 
     Args:
@@ -32,6 +33,15 @@ class Audited:
     def wrong(self) -> tuple[AuditRow, ...]:
         """The layers that count against the artifact: all that run otherwise, but those that the engine emulates by nature."""
         return self.audit.disagreements if self.emulated is None else ()
+
+    def as_table(self) -> Table:
+        """Layer by layer, what was planned and what runs; the layers that differ first."""
+        table = self.audit.as_table()
+        return table if self.emulated is None else replace(table, facts={**table.facts, "emulated": self.emulated})
+
+    def as_chart(self) -> Chart:
+        """How many layers were planned in each format, and how many run in it."""
+        return self.audit.as_chart()
 
 
 def audit(path: Path | str, *, plan: Path | str | None = None, target: str | None = None) -> Audited:

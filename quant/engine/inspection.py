@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from quant.core.documents import Document
+from quant.core.shown import Cell, Chart, Series, Shown, Table
 from quant.errors import ModelError
 from quant.graph.layers import find_layers, nested_layers
 from quant.graph.model import opset, read_model, signature
@@ -29,7 +30,7 @@ class InspectedGroup(Document):
     tensors: tuple[str, ...]
 
 
-class Inspection(Document):
+class Inspection(Document, Shown):
     """What can be seen of a model; `nested` is what is to be said of layers in graphs nested in it, which are not among its layers."""
 
     path: str
@@ -41,6 +42,20 @@ class Inspection(Document):
     layers: tuple[InspectedLayer, ...]
     groups: tuple[InspectedGroup, ...] = ()
     nested: str = ""
+
+    def as_table(self) -> Table:
+        """Its layers."""
+        rows = [(x.name, x.op, None if x.weight is None else " x ".join(map(str, x.weight)), x.parameters) for x in self.layers]
+        facts: dict[str, Cell] = {"inputs": ", ".join(self.inputs), "outputs": ", ".join(self.outputs), "opset": self.opset, "weights": self.parameters}
+        facts |= {"layers": len(self.layers), **({"nested": self.nested} if self.nested else {})}
+        return Table(f"Model {Path(self.path).name}", ("layer", "operator", "weight", "weights"), rows, facts)
+
+    def as_chart(self) -> Chart:
+        """Where its weights are."""
+        held = [x for x in self.layers if x.parameters]
+        operators = dict.fromkeys(x.op for x in held)
+        series = [Series(op, [x.parameters for x in held if x.op == op], [x.name for x in held if x.op == op]) for op in operators]
+        return Chart("Where the weights are", "weights", "", series, "bars")
 
 
 def inspect(path: Path | str) -> Inspection:

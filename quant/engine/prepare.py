@@ -84,31 +84,50 @@ def prepare(bound: Bound, cache: StageCache, *, trust_code: bool) -> Prepared:
     check_sizes(bound, data)
     check_labels(bound, data)
     examples = _examples(data, given.signature, bound)
-
-    def produce(folder: Path) -> None:
-        report = import_model(
-            spec,
-            source,
-            folder,
-            base=loaded.path,
-            where=loaded.where(_SOURCE),
-            trust_code=trust_code,
-            examples=examples,
-            batch_axes=spec.batch_axes,
-            train=data.roles.get("train"),
-        )
-        report.save(folder / _REPORT)
-
-    key = {"model": _model_key(spec, source, data), "spec": spec.model_dump(mode="json", exclude={"head"}), "examples": _feeds_digest(examples)}
-    folder = cache.stage("import", key, produce)
-    report = ImportReport.load(folder / _REPORT)
-    path = folder / MODEL_FILE
+    train = data.roles.get("train")
+    path, report = brought_in(spec, source, cache, base=loaded.path, where=loaded.where(_SOURCE), trust_code=trust_code, examples=examples, train=train)
     check_model_names(bound, signature(read_model(path)))
     head = None
     if spec.head is not None:
         folder = _fit_head(bound, cache, spec.head, path, data)
         path, head = folder / MODEL_FILE, HeadReport.load(folder / _HEAD_REPORT)
     return _prepared(spec, path, data, report, head)
+
+
+def brought_in(
+    spec: ModelSpec,
+    source: Path | None,
+    cache: StageCache,
+    *,
+    base: Path,
+    where: str,
+    trust_code: bool,
+    examples: list[Feed],
+    train: Samples | None = None,
+) -> tuple[Path, ImportReport]:
+    """The graph of a model, and how it was brought in.
+
+    Args:
+        spec: What is said of the model.
+        source: Its file or folder; None when code makes it.
+        cache: Where stage results are.
+        base: Folder that `module:function` starts from.
+        where: Place for messages.
+        trust_code: Whether code that `spec` names may run.
+        examples: A few feeds, without the batch axis.
+        train: Samples for code that asks for them.
+
+    Raises:
+        ModelError: The model cannot be read, exported, converted or run.
+    """
+
+    def produce(folder: Path) -> None:
+        report = import_model(spec, source, folder, base=base, where=where, trust_code=trust_code, examples=examples, batch_axes=spec.batch_axes, train=train)
+        report.save(folder / _REPORT)
+
+    key = {"model": _model_key(spec, source, train), "spec": spec.model_dump(mode="json", exclude={"head"}), "examples": _feeds_digest(examples)}
+    folder = cache.stage("import", key, produce)
+    return folder / MODEL_FILE, ImportReport.load(folder / _REPORT)
 
 
 def prepare_module(bound: Bound, module: Any, folder: Path, *, trust_code: bool) -> Prepared:
@@ -161,14 +180,13 @@ def _given(bound: Bound) -> _Given:
         raise error.at(where) from error
 
 
-def _model_key(spec: ModelSpec, source: Path | None, data: Data) -> str:
+def _model_key(spec: ModelSpec, source: Path | None, train: Samples | None) -> str:
     """What the imported graph depends on, besides what the recipe says of it."""
     if source is not None:
         if source.is_dir():
             return digest_of_folder(source)
         return digest_of_file(source) if is_gguf(source) else model_digest(source)
     if is_ours(spec.source) and ("source" not in spec.arguments or "sha256" in spec.arguments):
-        train = data.roles.get("train")
         return f"made by the toolkit from {train.digest if train is not None else 'its arguments'}"  # its code is part of every key
     return f"made by code {uuid.uuid4()}"  # what code makes may differ each time; what follows is keyed by its content
 

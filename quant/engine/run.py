@@ -10,6 +10,7 @@ from pathlib import Path
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
 from quant.core.cache_folder import cache_folder
+from quant.core.shown import Chart, Shown, Table
 from quant.engine.bind import Bound, bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Baseline, Built, Workshop
@@ -28,11 +29,12 @@ from quant.errors import PlanError, RunError, TargetError
 from quant.graph.layers import no_layers
 from quant.recipe.load import load_recipe
 from quant.report.document import Report
+from quant.report.load import load_report
 from quant.schemes import study_of
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Shown):
     """A finished run.
 
     Args:
@@ -42,6 +44,23 @@ class Run:
 
     report: Report
     folder: Path
+
+    def as_table(self) -> Table:
+        """Candidate by candidate, what was found."""
+        return self.report.as_table()
+
+    def as_chart(self) -> Chart:
+        """The candidates: how much worse than FP32, over their time or size."""
+        return self.report.as_chart()
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Run:
+        """A run that is over, from its folder.
+
+        Raises:
+            RunError: There is no run.
+        """
+        return cls(load_report(folder), Path(folder))
 
 
 def run(recipe: Path | str, *, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from quant.core.digest import digest_of
+from quant.core.files import write_text
+from quant.core.shown import Chart, Series, Shown, Table
 from quant.errors import RecipeError
 from quant.recipe.messages import recipe_error, section_error, shown
 from quant.recipe.overrides import override
@@ -22,7 +24,7 @@ _EXTENDS = "extends"
 
 
 @dataclass(frozen=True)
-class LoadedRecipe:
+class LoadedRecipe(Shown):
     """A recipe that was read from a file.
 
     Args:
@@ -44,6 +46,30 @@ class LoadedRecipe:
     def resolved_yaml(self) -> str:
         """The whole recipe with all defaults as YAML, in the order of the schema; it loads to the same `Recipe`."""
         return write_yaml(self.recipe.model_dump(mode="json"))
+
+    def as_table(self) -> Table:
+        """Every value that the recipe sets, with the place that wrote it."""
+        rows = [(".".join(map(str, place)), json.dumps(value, ensure_ascii=False), self.where(place)) for place, value in _leaves(self.tree.plain(), ())]
+        said = self.recipe.description
+        return Table(f"Recipe {self.recipe.name}", ("value", "is", "written in"), rows, {"description": said} if said else {})
+
+    def as_chart(self) -> Chart:
+        """The candidates that it asks for: each scheme on each target."""
+        recipe = self.recipe
+        schemes = [use.title for use in recipe.listed] or ["auto"]
+        targets = [use.title for use in recipe.targets]
+        pairs = [(scheme, target) for target in targets for scheme in schemes]
+        series = Series("candidates", [target for _, target in pairs], [scheme for scheme, _ in pairs])
+        return Chart(f"Candidates of {recipe.name}", "target", "scheme", [series])
+
+    def save(self, path: Path | str) -> None:
+        """Write the whole recipe, with all defaults, as YAML; relative sources in it start at this recipe's folder, `path`."""
+        write_text(Path(path), self.resolved_yaml())
+
+    @classmethod
+    def load(cls, path: Path | str) -> LoadedRecipe:
+        """As `load_recipe`."""
+        return load_recipe(path)
 
     @property
     def digest(self) -> str:
@@ -85,6 +111,18 @@ def options_error(loaded: LoadedRecipe, loc: Location, error: ValidationError, o
         options_model: The plug-in's `Options`.
     """
     return section_error(loaded.tree, loc, error, options_model, more_keys=tuple(Use.model_fields))
+
+
+def _leaves(value: object, place: Location) -> Iterator[tuple[Location, object]]:
+    """Every value that is no mapping and no list of mappings, with its place."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*place, key))
+    elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, (*place, number))
+    else:
+        yield place, value
 
 
 def _with_parents(file: Path) -> Placed:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeVar
 
 from quant.core.documents import Decision, Document
+from quant.core.shown import Chart, Series, Shown, Table
 from quant.report.document import Calibration, Candidate, Report
 
 _T = TypeVar("_T", int, str)
@@ -70,7 +71,7 @@ class CandidateChange(Document):
     files_differ: bool
 
 
-class Comparison(Document):
+class Comparison(Document, Shown):
     """What changed from one run to another; every pair is (old, new).
 
     Args:
@@ -100,6 +101,23 @@ class Comparison(Document):
     ranges: tuple[RangeChange, ...]
     environment: dict[str, tuple[str | None, str | None]]
     recipe: tuple[str, ...]
+
+    def as_table(self) -> Table:
+        """Candidate by candidate, old and new."""
+        columns = ("candidate", "in", "verdict", "new verdict", "drop", "new drop", "time", "new time", "bytes", "new bytes", "formats that differ")
+        rows = [(f"{c.scheme} on {c.target}", c.presence, *c.verdict, *c.drop, *c.latency_ratio, *c.size_bytes, len(c.formats)) for c in self.candidates]
+        facts = {"results": "the same" if self.same_results else "differ", "model": "the same" if self.same_model else "another"}
+        facts |= {"data": {True: "the same", False: "others", None: "not told"}[self.same_data], "verdict": " → ".join(self.verdict)}
+        return Table(" → ".join(self.names), columns, rows, facts)
+
+    def as_chart(self) -> Chart:
+        """The drop of each candidate in both runs."""
+        series = []
+        for name, at in (("old", 0), ("new", 1)):
+            found = [(c.drop[at], f"{c.scheme} on {c.target}") for c in self.candidates]
+            told = [(drop, title) for drop, title in found if drop is not None]
+            series.append(Series(name, [drop for drop, _ in told], [title for _, title in told]))
+        return Chart("How much worse than its own FP32", "drop", "", series, "bars")
 
 
 def compare(old: Report, new: Report, *, range_change: float = 0.05) -> Comparison:

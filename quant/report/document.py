@@ -14,6 +14,7 @@ from evaluators.agreement import Agreement
 from quant.core.digest import digest_of
 from quant.core.documents import AuditRow, Decision, Document, LayerChoice
 from quant.report.delivered import Delivered
+from quant.report.faces import ReportFaces
 from quant.report.gate_row import GateRow
 from quant.report.graph import LayerGraph
 from quant.report.mixing import MixingRow
@@ -345,7 +346,7 @@ class Timings(Document):
     mixing: tuple[MixingRow, ...] = ()
 
 
-class Report(Document):
+class Report(Document, ReportFaces):
     """A whole run.
 
     Args:

@@ -7,6 +7,7 @@ from typing import Literal
 from evaluators.agreement import Agreement
 from evaluators.fidelity import Fidelity
 from quant.core.documents import Document
+from quant.core.shown import Chart, Series, Shown, Table
 from quant.report.agreement import disagreement, parting_sentences
 from quant.report.words import NOTHING, count, decibels, fixed, number, one_line, percent
 
@@ -43,7 +44,7 @@ class Rung(Document):
         return self.agreement is not None and self.agreement.agrees is False
 
 
-class Ladder(Document):
+class Ladder(Document, Shown):
     """All rungs, from the first to the engines.
 
     Args:
@@ -62,6 +63,23 @@ class Ladder(Document):
     rungs: tuple[Rung, ...]
     agrees: bool
 
+    def as_table(self) -> Table:
+        """Rung by rung, how close it is to the one before and to the first."""
+        columns = ("rung", "status", "agrees", "against", "SQNR, dB", "cosine", "SQNR to the first, dB", "reason")
+        rows = []
+        for rung in self.rungs:
+            agrees = None if rung.agreement is None else rung.agreement.agrees
+            near = (None, None) if rung.to_before is None else (rung.to_before.sqnr_db, rung.to_before.cosine_mean)
+            far = None if rung.to_first is None else rung.to_first.sqnr_db
+            rows.append((rung.name, rung.status, agrees, rung.before or None, *near, far, rung.reason or None))
+        return Table(f"Ladder of {self.subject}", columns, rows, {"inputs": self.inputs, "output": self.output, "found": ladder_verdict(self)})
+
+    def as_chart(self) -> Chart:
+        """How close each rung is to the first; one that is equal to the last bit has no noise to show."""
+        found = [(rung.to_first.sqnr_db, rung.name) for rung in self.rungs if rung.to_first is not None and rung.to_first.sqnr_db is not None]
+        series = Series("signal to noise", [value for value, _ in found], [name for _, name in found])
+        return Chart(f"How close to {self.first}", "SQNR, dB", "", [series], "bars")
+
 
 def ladder_text(ladder: Ladder) -> str:
     """The ladder as plain text: one line a rung, notes below."""
@@ -72,8 +90,13 @@ def ladder_text(ladder: Ladder) -> str:
         cells = (cell.rjust(width) if i >= _NUMBERS_FROM else cell.ljust(width) for i, (cell, width) in enumerate(zip(line, widths, strict=True)))
         done.append("  ".join(cells).rstrip())
         done += [f"    {note}" for note in _notes(ladder.rungs[place - 1])] if place else []
-    done += ["", _verdict(ladder)]
+    done += ["", ladder_verdict(ladder)]
     return "\n".join(done) + "\n"
+
+
+def rung_rows(ladder: Ladder) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
+    """(cells, notes) of every rung, in words."""
+    return tuple((_cells(rung), tuple(_notes(rung))) for rung in ladder.rungs)
 
 
 def _cells(rung: Rung) -> tuple[str, ...]:
@@ -104,7 +127,8 @@ def _notes(rung: Rung) -> list[str]:
     return [disagreement(found), *(parting_sentences(found.parting) if found.parting else ())] if rung.parts else []
 
 
-def _verdict(ladder: Ladder) -> str:
+def ladder_verdict(ladder: Ladder) -> str:
+    """Where it becomes wrong, in one sentence."""
     off = [rung for rung in ladder.rungs if rung.parts]
     if not off:
         asked = sum(rung.agreement is not None for rung in ladder.rungs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from quant.core.documents import Document
+from quant.core.shown import Chart, Series
 from quant.report.words import NOTHING, count
 
 
@@ -12,7 +13,7 @@ class PlanStep(Document):
     """One plan that was measured as a whole.
 
     Args:
-        action: Why it was measured: `front`, `interaction`, `give back`, `win speed`, `tidy`.
+        action: Why it was measured: `front`, `interaction`, `give back`, `win speed`, `tidy`; `look`: it was judged on the evaluation samples.
         told: What it was tried for.
         quantized: Number of its layers that are quantized.
         predicted: Its error, as layers' effects add up.
@@ -20,7 +21,7 @@ class PlanStep(Document):
         measured: Its error as measured.
         measured_error: Standard error of that.
         cost: What it is predicted to cost.
-        passes: Whether the gate would pass if the evaluation samples were like the search samples.
+        passes: Whether the gate would pass if the evaluation samples were like the search samples; of a look, whether it does pass.
         said: What the gate goes by.
     """
 
@@ -158,6 +159,26 @@ def mixing_sentence(row: MixingRow) -> str:
     formats = ", ".join(row.formats)
     how = f"effects ({row.measure}) of {count(row.samples, 'search sample')} by {row.estimator}"
     return f"{row.ended} Mixed were {formats}; {how}; costs: {row.cost}{' (estimated)' if row.estimated else ''}, in {row.unit}."
+
+
+def mixing_chart(row: MixingRow) -> Chart:
+    """The predicted front with the schemes alone, and the plans that were measured: error over cost."""
+    front = [p for p in row.front if p.error > 0]
+    alone = [p for p in row.uniform if p.error > 0]
+    measured = [s for s in row.steps if s.measured > 0]
+    plans = Series("plans", [p.cost for p in front], [p.error for p in front], said=[f"{p.quantized} layers quantized" for p in front], joined=True)
+    schemes = Series("one scheme everywhere", [p.cost for p in alone], [p.error for p in alone], said=[p.name for p in alone])
+    steps = [
+        Series(
+            name,
+            [s.cost for s in measured if s.passes is passes],
+            [s.measured for s in measured if s.passes is passes],
+            said=[f"{s.told}: {s.said}" for s in measured if s.passes is passes],
+        )
+        for name, passes in (("measured, passes", True), ("measured, fails", False))
+    ]
+    across = f"predicted cost, {row.unit}{' (estimated)' if row.estimated else ''}"
+    return Chart(f"Plans on {row.target}", across, f"error of the outputs ({row.measure})", [s for s in (plans, schemes, *steps) if s.x], log="y")
 
 
 def most_sensitive(row: MixingRow, most: int = 20) -> tuple[EffectRow, ...]:

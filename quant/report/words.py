@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable
 
 from quant.core.documents import Verdict
+from quant.core.text import NOTHING as NOTHING  # noqa: PLC0414 - reports take their words from here
+from quant.core.text import visible as visible  # noqa: PLC0414 - likewise
 
 _SHARES = frozenset({"share", "rate"})
 _UNSPOKEN = frozenset({"score", "correlation", "perplexity", "label's unit"})
@@ -14,27 +15,6 @@ _UNSPOKEN = frozenset({"score", "correlation", "perplexity", "label's unit"})
 _LONGEST_UNIT = 16
 _KIB = 1024
 _MOST = 1e6
-_KEPT = frozenset("\n\t")
-_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-NOTHING = "\N{EN DASH}"
-"""Shown where there is no value."""
-
-
-def visible(text: str) -> str:
-    r"""`text` with control, direction and unassigned characters written out, so that a name cannot hide or act.
-
-    Example:
-        >>> print(visible("a\x1b[31mb"))
-        a\x1b[31mb
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_spelled(c) if unicodedata.category(c) in _HIDDEN and c not in _KEPT else c for c in text)
-
-
-def _spelled(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"  # noqa: PLR2004 the ends of Python's own escapes
 
 
 def one_line(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from quant.core.documents import Decision, Document
+from quant.core.shown import Chart, Series, Shown, Table
 
 Status = Literal["ok", "failed", "inconclusive", "skipped"]
 Kind = Literal["layer", "tensor", "file", "request", "limit", "gate", "run"]
@@ -55,7 +56,7 @@ class Checked(Document):
     seconds: float = 0.0
 
 
-class Validation(Document):
+class Validation(Document, Shown):
     """A whole validation.
 
     Args:
@@ -78,6 +79,21 @@ class Validation(Document):
     def findings(self) -> tuple[Finding, ...]:
         """Everything that is not as it must be."""
         return tuple(finding for check in self.checks for finding in check.findings)
+
+    def as_table(self) -> Table:
+        """Check by check; what failed first."""
+        order = {"failed": 0, "inconclusive": 1, "ok": 2, "skipped": 3}
+        checks = sorted(self.checks, key=lambda c: order[c.status])
+        rows = [(c.candidate or None, c.check, c.status, "; ".join([c.said, *map(str, c.findings[:3])]).strip("; "), c.seconds) for c in checks]
+        return Table(self.sentence, ("candidate", "check", "status", "said", "seconds"), rows, {"folder": self.subject, "findings": len(self.findings)})
+
+    def as_chart(self) -> Chart:
+        """How long each check took, by how it ended."""
+        series = []
+        for status in dict.fromkeys(c.status for c in self.checks):
+            mine = [c for c in self.checks if c.status == status]
+            series.append(Series(status, [c.seconds for c in mine], [f"{c.check} {c.candidate}".strip() for c in mine], said=[c.said or c.check for c in mine]))
+        return Chart(self.sentence, "seconds", "", series, "bars")
 
 
 def judged(findings: Iterable[Finding], said: str) -> Checked:

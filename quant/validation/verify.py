@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from quant.core.documents import Document
+from quant.core.shown import Chart, Series, Shown, Table
 from quant.engine.folder import SIGNATURE
 from quant.errors import RunError
 from quant.report.words import count, one_line
@@ -14,7 +15,7 @@ from quant.validation.manifest import changed_files
 from quant.validation.signing import signature_fault
 
 
-class Verification(Document):
+class Verification(Document, Shown):
     """Whether a run's folder is as it was written.
 
     Args:
@@ -35,6 +36,17 @@ class Verification(Document):
     def is_sound(self) -> bool:
         """Whether nothing is wrong."""
         return not self.findings
+
+    def as_table(self) -> Table:
+        """Everything that is not as it was written."""
+        rows = [(f.file or f.where, f.what) for f in self.findings]
+        title = "As it was written" if self.is_sound else "Not as it was written"
+        return Table(title, ("file", "what is wrong"), rows, {"folder": self.folder, "files": self.files, "signed": self.signed})
+
+    def as_chart(self) -> Chart:
+        """How many files are as they were written, and how many are not."""
+        wrong = len({f.file or f.where for f in self.findings})
+        return Chart("Files of the run", "files", "", [Series("files", [max(self.files - wrong, 0), wrong], ["as written", "not as written"])], "bars")
 
 
 def verify(folder: Path | str, *, key: Path | str | None = None) -> Verification:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from quant.core.registry import did_you_mean
 from quant.core.sensitivity import SensitivityProfile
+from quant.core.shown import Cell, Chart, Shown, Table
 from quant.engine.candidates import Built, Workshop
 from quant.engine.jobs import Job, Statistics
 from quant.engine.mixing.closing import Closing
@@ -18,11 +19,11 @@ from quant.engine.mixing.searching import Search
 from quant.engine.run import planned_jobs
 from quant.engine.summary import Outcome
 from quant.errors import QuantError
-from quant.report.mixing import MixingRow
+from quant.report.mixing import MixingRow, mixing_chart
 
 
 @dataclass(frozen=True)
-class Planned:
+class Planned(Shown):
     """A plan that was found.
 
     Args:
@@ -37,7 +38,21 @@ class Planned:
     model: str
     target: str
 
-    def save(self, path: Path) -> None:
+    def as_table(self) -> Table:
+        """Layer by layer, its format and what that does to the outputs; where nothing passes, what was measured."""
+        found = {(e.layer, e.format): e for e in self.row.effects}
+        rows = []
+        for layer, chosen in (self.choices or {}).items():
+            effect = found.get((layer, chosen))
+            rows.append((layer, chosen, None if effect is None else effect.value, None if effect is None else effect.cost))
+        facts: dict[str, Cell] = {"target": self.target, "found": self.row.ended, "plans measured": len(self.row.steps)}
+        return Table("Plan" if self.choices else "No plan", ("layer", "format", "effect", f"cost, {self.row.unit}"), rows, facts)
+
+    def as_chart(self) -> Chart:
+        """The front of plans with the schemes alone, and what was measured."""
+        return mixing_chart(self.row)
+
+    def save(self, path: Path | str) -> None:
         """Write it as YAML that a person can edit.
 
         Raises:
@@ -48,7 +63,7 @@ class Planned:
         effects = {(e.layer, e.format): e for e in self.row.effects}
         said = {layer: f"effect {effects[layer, f].value:.3g}" for layer, f in self.choices.items() if (layer, f) in effects}
         said |= {out.layer: " ".join(out.why) for out in self.row.left_out}
-        write_plan(path, self.choices, model=self.model, target=self.target, said=said, head=self.row.ended)
+        write_plan(Path(path), self.choices, model=self.model, target=self.target, said=said, head=self.row.ended)
 
 
 def profile_of(workshop: Workshop, target: str | None) -> SensitivityProfile:
