@@ -1,35 +1,48 @@
-"""Progress of long work: a bar with the time left on a terminal, and silence elsewhere."""
+"""Progress of long work: a bar with the time left on a terminal and in a notebook, and silence elsewhere."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from html import escape
 from threading import Lock
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 _SHOWN = Lock()
 """Held while a bar is shown: a terminal has room for one, and what goes on within it, or beside it, is silent."""
+_EVERY_S = 0.2
+_MINUTE, _HOUR = 60, 3600
 
 
 @contextmanager
 def progress(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Show progress of `title` on standard error while the block runs; gives a function that takes the steps done since.
+    """Show progress of `title` on standard error, or below a notebook's cell, while the block runs; gives a function that takes the steps done since.
 
     Args:
         title: What is being done.
         total: Number of steps, or None when it is not known.
     """
-    if not sys.stderr.isatty() or not _SHOWN.acquire(blocking=False):
+    shown = _in_notebook if _is_notebook() else _bar if sys.stderr.isatty() else None
+    if shown is None or not _SHOWN.acquire(blocking=False):
         yield lambda _steps: None
         return
     try:
-        with _bar(title, total) as advance:
+        with shown(title, total) as advance:
             yield advance
     finally:
         _SHOWN.release()
+
+
+def _is_notebook() -> bool:
+    """Whether this is the kernel of a notebook; only those that have loaded IPython can be one."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None and hasattr(ipython, "get_ipython") else None
+    return shell is not None and hasattr(shell, "kernel")
 
 
 @contextmanager
@@ -41,6 +54,60 @@ def _bar(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+@contextmanager
+def _in_notebook(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """As HTML that is replaced: rich would need a widget, which some front ends lack, and leaves an empty output behind."""
+    from IPython.display import display  # noqa: PLC0415 - there in every notebook, and nowhere else
+
+    handle = display(_Page(_html(title, 0, total, 0.0)), display_id=True)
+    started = last = time.monotonic()
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done, last
+        done += steps
+        now = time.monotonic()
+        if now - last >= _EVERY_S:
+            last = now
+            handle.update(_Page(_html(title, done, total, now - started)))
+
+    try:
+        yield advance
+    finally:
+        handle.update(_Page(""))
+
+
+class _Page:
+    """HTML, as a notebook shows it."""
+
+    def __init__(self, html: str) -> None:
+        self._html = html
+
+    def _repr_mimebundle_(self, **_kwargs: Any) -> dict[str, str]:
+        return {"text/html": self._html, "text/plain": ""}
+
+
+def _html(title: str, done: int, total: int | None, seconds: float) -> str:
+    known = f' value="{min(done, total)}" max="{max(total, 1)}"' if total is not None else ""
+    counted = f"{done:,} of {total:,}" if total is not None else f"{done:,}"
+    left = f", {clock(seconds * (total - done) / done)} left" if total is not None and 0 < done <= total else ""
+    said = f"{escape(title)}: {counted}, {clock(seconds)}{left}"
+    return f'<div style="color:inherit"><progress{known} style="width:16em;vertical-align:middle" aria-label="{escape(title)}"></progress> {said}</div>'
+
+
+def clock(seconds: float) -> str:
+    """A duration on a clock, rounded up: nothing is said to be over before it is.
+
+    Example:
+        >>> clock(0.2), clock(75), clock(3700)
+        ('0:01', '1:15', '1:01:40')
+    """
+    whole = math.ceil(seconds)
+    hours, rest = divmod(whole, _HOUR)
+    minutes, rest = divmod(rest, _MINUTE)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def tracked(items: Iterable[T], title: str, total: int | None = None) -> Iterator[T]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import sys
+import types
 
 import pytest
 
@@ -52,3 +54,68 @@ def test_tracked_is_lazy():
 def test_an_error_inside_the_block_comes_through():
     with pytest.raises(KeyError, match="gone"), progress("working", None):
         raise KeyError("gone")
+
+
+class Handle:
+    """What IPython gives for something that is shown and can be replaced."""
+
+    def __init__(self):
+        self.pages = []
+
+    def update(self, page):
+        self.pages.append(page._repr_mimebundle_()["text/html"])
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """This process as the kernel of a notebook; gives what is shown."""
+    handle = Handle()
+
+    def display(page, display_id):
+        assert display_id
+        handle.update(page)
+        return handle
+
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = lambda: types.SimpleNamespace(kernel=object())
+    shown = types.ModuleType("IPython.display")
+    shown.display = display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", shown)
+    ticks = itertools.count(0.0, 0.5)
+    monkeypatch.setattr("quant.core.progress.time", types.SimpleNamespace(monotonic=lambda: next(ticks)))
+    return handle
+
+
+def test_in_a_notebook_a_bar_shows_the_time_left_and_is_gone_when_the_work_is_done(notebook):
+    with progress("calibrating <b>", 4) as advance:
+        advance(1)
+        advance(1)
+    first, one, two, last = notebook.pages
+    assert "0 of 4" in first
+    assert 'value="1" max="4"' in one
+    assert "1 of 4, 0:01, 0:02 left" in one
+    assert "2 of 4, 0:01, 0:01 left" in two
+    assert last == ""
+    assert "<b>" not in "".join(notebook.pages)
+
+
+def test_in_a_notebook_a_bar_goes_when_the_work_is_interrupted(notebook):
+    def interrupted():
+        with progress("calibrating", None) as advance:
+            advance(1)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert "calibrating: 1, 0:01" in notebook.pages[1]
+    assert notebook.pages[-1] == ""
+
+
+def test_ipython_on_a_terminal_is_no_notebook(monkeypatch, capfd):
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython = types.SimpleNamespace
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    with progress("working", 3) as advance:
+        advance(3)
+    assert capfd.readouterr() == ("", "")
