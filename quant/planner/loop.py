@@ -19,7 +19,7 @@ from quant.planner.moves import Choices, Move, best_move, moved, named, quantize
 from quant.planner.problem import ERROR, Effect, Goal, Interaction, Problem, Solution, Unit
 from quant.planner.solve import InfeasibleError, solve
 
-Action = Literal["front", "interaction", "give back", "win speed", "tidy"]
+Action = Literal["front", "interaction", "give back", "win speed", "tidy", "look"]
 
 
 class Joint(NamedTuple):

@@ -280,6 +280,9 @@ class PlanSpec(Section):
     costs: UseOf | None = Field(None, description="where times come from; measured on the engine where it runs here, when not given")
     samples: int = Field(64, ge=2, description="search samples that effects are measured on, at most")
     time_limit: float = Field(900.0, gt=0, description="seconds after which no further plan is measured")
+    looks: int = Field(
+        3, ge=1, le=20, description="plans that are judged on the evaluation samples at most, while none passes; they share what the gate's confidence leaves"
+    )
 
 
 class AutoSchemes(Section):

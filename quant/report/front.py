@@ -51,7 +51,8 @@ class Front:
 
 def draw_front(row: MixingRow, *, width: int = 760, height: int = 360) -> Front | None:
     """The picture of one target's front; None where there are fewer than two plans to draw."""
-    points = [(p.cost, p.error) for p in (*row.front, *row.uniform)] + [(s.cost, s.measured) for s in row.steps]
+    steps = [step for step in row.steps if step.action != "look"]
+    points = [(p.cost, p.error) for p in (*row.front, *row.uniform)] + [(s.cost, s.measured) for s in steps]
     if len(set(points)) < 2:  # noqa: PLR2004 - a picture compares
         return None
     frame = Box(_LEFT, _TOP, width - _RIGHT, height - _BOTTOM)
@@ -70,7 +71,7 @@ def draw_front(row: MixingRow, *, width: int = 760, height: int = 360) -> Front 
         return frame.bottom - (level - foot) / (top - foot) * (frame.bottom - frame.top)
 
     plans = tuple(Dot(x(p.cost), y(p.error), f"{p.quantized} layers quantized, error {p.error:.3g}, cost {p.cost:.4g} {row.unit}") for p in row.front)
-    measured = tuple(Dot(x(s.cost), y(s.measured), f"{s.told}: measured {s.measured:.3g}; {s.said}", "pass" if s.passes else "fail") for s in row.steps)
+    measured = tuple(Dot(x(s.cost), y(s.measured), f"{s.told}: measured {s.measured:.3g}; {s.said}", "pass" if s.passes else "fail") for s in steps)
     uniform = tuple(Dot(x(p.cost), y(p.error), f"{p.name} alone: error {p.error:.3g}, cost {p.cost:.4g} {row.unit}", label=p.name) for p in row.uniform)
     return Front(
         width,

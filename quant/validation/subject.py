@@ -19,6 +19,7 @@ from quant.engine.machine import environment
 from quant.engine.mixing.binding import TITLE
 from quant.engine.mixing.closing import mixed_artifact
 from quant.engine.mixing.ground import Ground
+from quant.engine.mixing.shares import at_least_as_sure
 from quant.engine.run import planned_jobs
 from quant.errors import QuantError, RunError
 from quant.report.document import Report
@@ -131,8 +132,12 @@ class Subject:
 
     @property
     def workshop(self) -> Workshop:
-        """Where it is made anew."""
-        return self.delivery.workshop
+        """Where it is made anew; a mixed plan that was judged in one of several looks is held to what that look was held to."""
+        workshop = self.delivery.workshop
+        if self.scheme != TITLE or workshop.bound.plan is None or self.delivery.folder is None:
+            return workshop
+        row = next((c for c in self.delivery.report.candidates if (c.scheme, c.target) == (self.scheme, self.target)), None)
+        return at_least_as_sure(workshop, [gate.verdict.confidence for gate in row.gates] if row is not None else [])
 
     @cached_property
     def stored(self) -> Artifact:

@@ -17,19 +17,20 @@ from quant.engine.judging import judged, one_line
 from quant.engine.mixing.binding import TITLE
 from quant.engine.mixing.explaining import left_out
 from quant.engine.mixing.ground import FLOAT, Ground
+from quant.engine.mixing.looks import Alone, Looks, ended, nothing_found, plan_step, quantized
 from quant.engine.mixing.plan_file import read_plan
 from quant.engine.mixing.pricing import priced
 from quant.engine.mixing.profiling import profiled
 from quant.engine.mixing.searching import Search
+from quant.engine.mixing.shares import Shares, look
 from quant.engine.summary import Outcome
 from quant.errors import QuantError, RunError
 from quant.graph.layers import match_layers
 from quant.graph.together import together
-from quant.planner.loop import Action, Closed, Joint, Step, close
+from quant.planner.loop import Closed, Step, close
 from quant.planner.problem import ERROR, Effect, Goal, Problem
 from quant.planner.solve import solve
 from quant.report.mixing import EffectRow, FrontPoint, MixingRow, PlanStep
-from quant.report.words import count
 from quant.stages.first_run import ARTIFACT_FILE
 
 _PLAN = "plan.json"
@@ -119,24 +120,47 @@ class Closing:
         self.baseline = baseline
 
     @cached_property
+    def shares(self) -> Shares:
+        """How sure each look at the evaluation samples has to be; within budgets there is one plan, and one look."""
+        spec = self.ground.bound.spec
+        return Shares.of(1 if spec.within else spec.looks, len(self.ground.titles))
+
+    @cached_property
     def search(self) -> Search:
         """Measures plans."""
-        return Search(self.ground)
+        return Search(self.ground, self.shares.plans)
 
     def run(self) -> Mixed:
         """The plan that was found, as a candidate."""
-        best, row = self.found()
-        if best is None:
+        closed, end = self._planned()
+        spec = self.ground.bound.spec
+
+        def judge(choices: Mapping[str, str], share: float) -> Outcome:
+            why = {out.layer: " ".join(out.why) for out in left_out(self.ground, closed.problem, choices, self.profile, cost=spec.minimize)}
+            return self.judged(self.ground.plan(choices, why), share)
+
+        looks = Looks(closed, self.shares, judge, self.search.measure, spec.minimize, lambda: time.monotonic() > end)
+        found = looks.run(self._alone(closed.problem))
+        row = self.row(closed, found.choices, found.ended, found.steps)
+        if found.outcome is None:
             return Mixed(Outcome(TITLE, self.ground.target, status="not applicable", reason=row.ended), row)
-        return Mixed(self.judged(self.ground.plan(best, {out.layer: " ".join(out.why) for out in row.left_out})), row)
+        return Mixed(found.outcome, row)
 
     def found(self) -> tuple[Mapping[str, str] | None, MixingRow]:
-        """(the plan that is delivered, how it was found)."""
+        """(the plan that passes on search samples, how it was found)."""
+        closed, _ = self._planned()
+        best = closed.best
+        if best is None:
+            return None, self.row(closed, None, nothing_found(closed))
+        told = "The cheapest plan that passes" if closed.in_time else "The best plan when the time was over"
+        return best, self.row(closed, best, ended(told, best, len(closed.steps)))
+
+    def _planned(self) -> tuple[Closed, float]:
+        """(what the search found, when its time is over)."""
         self.profile = profiled(self.ground, self.search)
         self.prices = priced(self.ground, self.baseline, {f: self.uniform.get(title) for f, title in self.ground.titles.items()})
-        closed = self.closed(self.problem())
-        best, ended = self.chosen(closed)
-        return best, self.row(closed, best, ended)
+        end = time.monotonic() + self.ground.bound.spec.time_limit
+        return self.closed(self.problem(), end), end
 
     def problem(self) -> Problem:
         """Effects, costs, groups and pins."""
@@ -154,11 +178,10 @@ class Closing:
         found = self.profile.effect(layer, number_format)
         return Effect(found.value, found.standard_error)
 
-    def closed(self, problem: Problem) -> Closed:
-        """The closed loop; with budgets, the most accurate plan within them, measured once."""
+    def closed(self, problem: Problem, end: float) -> Closed:
+        """The closed loop until `end`; with budgets, the most accurate plan within them, measured once."""
         spec = self.ground.bound.spec
         if not spec.within:
-            end = time.monotonic() + spec.time_limit
             return close(problem, self.search.measure, cost=spec.minimize, over=lambda: time.monotonic() > end)
         whole = dict.fromkeys(problem.effects, FLOAT)
         within: dict[str, float] = {name: share * problem.costs[name].total(whole) for name, share in spec.within.items()}
@@ -167,45 +190,28 @@ class Closing:
         step = Step("front", found.choices, found.error, found.costs[spec.minimize], joint, "the most accurate plan within the budgets")
         return Closed(found.choices, (step,), (found,), problem, in_time=True)
 
-    def chosen(self, closed: Closed) -> tuple[Mapping[str, str] | None, str]:
-        """The plan that is delivered, and how the search ended; a scheme alone where that passed and is predicted to cost less.
-
-        Within budgets the plan is the most accurate one, whatever it costs; and a scheme alone that breaks what the recipe keeps or binds is no plan.
-        """
-        cost = self.ground.bound.spec.minimize
-        table = closed.problem.costs[cost]
-        best, ended = closed.best, ""
+    def _alone(self, problem: Problem) -> Alone | None:
+        """The cheapest scheme alone that passed; none within budgets, whose plan is the most accurate one, and none that breaks what the recipe keeps."""
+        table, found = problem.costs[self.ground.bound.spec.minimize], []
         for f, title in self.ground.titles.items() if not self.ground.bound.spec.within else ():
-            found = self.uniform.get(title)
-            choices = self._everywhere(f)
-            if found is None or found.verdict != "pass" or not allows(closed.problem, choices):
-                continue
-            if best is not None and table.total(choices) >= table.total(best):
-                continue
-            better = [s for s in closed.front if s.costs[cost] <= table.total(choices) and s.error.value <= closed.problem.error(choices).value]
-            best = better[0].choices if better else choices
-            taken = "one of the front that costs no more and is predicted to be no worse" if better else "that scheme alone"
-            ended = f"{title} passes on the evaluation samples and costs less than any plan that passed on the search samples; taken is {taken}"
-        if best is None:
-            return None, "No quantization fits: no plan passes on the search samples." if closed.in_time else "The time was over before any plan passed."
-        quantized = sum(f != FLOAT for f in best.values())
-        told = f"{quantized} of {count(len(best), 'layer')} quantized, found by measuring {count(len(closed.steps), 'plan')}"
-        return best, f"{ended or ('The cheapest plan that passes' if closed.in_time else 'The best plan when the time was over')}: {told}."
+            outcome, choices = self.uniform.get(title), self._everywhere(f)
+            if outcome is not None and outcome.verdict == "pass" and allows(problem, choices):
+                found.append(Alone(title, choices))
+        return min(found, key=lambda alone: (table.total(alone.choices), alone.title), default=None)
 
     def _everywhere(self, number_format: str) -> dict[str, str]:
         quantized = set(self.ground.plans[number_format].quantized)
         return {layer: number_format if layer in quantized else FLOAT for layer in self.ground.formats}
 
-    def judged(self, plan: PrecisionPlan) -> Outcome:
-        """The plan as a candidate, on the evaluation samples."""
+    def judged(self, plan: PrecisionPlan, share: float = 1.0) -> Outcome:
+        """The plan as a candidate, on the evaluation samples, with this share of the error probability of its gates."""
         engine, reference = self.ground.engine, self.reference
         assert reference is not None, "a candidate is judged beside FP32"
         emulated = next((why for f in self.ground.titles if (why := engine.emulates(f)) is not None), None)
-        return judged(
-            self.workshop, lambda: mixed_artifact(self.ground, plan), reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated
-        )
+        workshop = look(self.workshop, share) if share < 1 else self.workshop
+        return judged(workshop, lambda: mixed_artifact(self.ground, plan), reference, scheme=TITLE, target=self.ground.target, plan=plan, emulated=emulated)
 
-    def row(self, closed: Closed, best: Mapping[str, str] | None, ended: str) -> MixingRow:
+    def row(self, closed: Closed, best: Mapping[str, str] | None, ended: str, steps: Sequence[PlanStep] = ()) -> MixingRow:
         """How it was found."""
         table = closed.problem.costs[self.ground.bound.spec.minimize]
         profile: SensitivityProfile = self.profile
@@ -226,8 +232,8 @@ class Closing:
             unit=table.unit,
             estimated=table.estimated,
             ended=ended,
-            steps=tuple(_step(step) for step in closed.steps),
-            front=tuple(FrontPoint(error=s.error.value, cost=s.costs[self.ground.bound.spec.minimize], quantized=_count(s.choices)) for s in closed.front),
+            steps=(*(plan_step(step) for step in closed.steps), *steps),
+            front=tuple(FrontPoint(error=s.error.value, cost=s.costs[self.ground.bound.spec.minimize], quantized=quantized(s.choices)) for s in closed.front),
             uniform=tuple(self._point(title, self._everywhere(f), closed.problem) for f, title in self.ground.titles.items()),
             effects=effects,
             left_out=left_out(self.ground, closed.problem, best, profile, cost=self.ground.bound.spec.minimize) if best is not None else (),
@@ -236,7 +242,7 @@ class Closing:
 
     def _point(self, name: str, choices: Mapping[str, str], problem: Problem) -> FrontPoint:
         cost = problem.costs[self.ground.bound.spec.minimize].total(choices)
-        return FrontPoint(name=name, error=problem.error(choices).value, cost=cost, quantized=_count(choices))
+        return FrontPoint(name=name, error=problem.error(choices).value, cost=cost, quantized=quantized(choices))
 
 
 def allows(problem: Problem, choices: Mapping[str, str]) -> bool:
@@ -256,24 +262,3 @@ def check_plan(workshop: Workshop, jobs: Sequence[Job], statistics: Statistics) 
         ground = Ground(workshop, target, {job.scheme: job for job in jobs if job.target == target}, statistics)
         if ground.bound.file is not None and ground.titles:
             read_plan(ground.bound.file, ground)
-
-
-def _step(step: Step) -> PlanStep:
-    action: Action = step.action
-    joint: Joint = step.joint
-    return PlanStep(
-        action=action,
-        told=step.told,
-        quantized=_count(step.choices),
-        predicted=step.predicted.value,
-        predicted_error=step.predicted.error,
-        measured=joint.error,
-        measured_error=joint.standard_error,
-        cost=step.cost,
-        passes=joint.passes,
-        said=joint.told,
-    )
-
-
-def _count(choices: Mapping[str, str]) -> int:
-    return sum(f != FLOAT for f in choices.values())

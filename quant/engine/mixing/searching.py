@@ -20,10 +20,12 @@ from quant.data.first import FirstSamples
 from quant.engine.machine import environment
 from quant.engine.mixing.binding import TITLE
 from quant.engine.mixing.ground import Ground
+from quant.engine.mixing.shares import surer
 from quant.errors import QuantError, RunError
 from quant.graph.model import read_model
 from quant.graph.runtime import Runtime
 from quant.planner.loop import Joint
+from quant.recipe.schema import GateSpec
 from quant.sensitivity.measuring.outputs import OutputMeasure, choose_measures
 from quant.stages.evaluate import Predictions, evaluate
 from quant.stages.joint import joint_error
@@ -39,7 +41,7 @@ class _Measured(Document):
 
     error: float
     standard_error: float
-    passes: bool
+    passes: tuple[bool, ...]
     told: str
 
 
@@ -48,10 +50,11 @@ class Search:
 
     Args:
         ground: What plans stand on.
+        shares: The share of a gate's error probability that each look at the evaluation samples has: a plan passes for a look if it would there.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground, self.workshop = ground, ground.workshop
+    def __init__(self, ground: Ground, shares: tuple[float, ...] = (1.0,)) -> None:
+        self.ground, self.workshop, self.shares = ground, ground.workshop, shares
         self.bound = ground.workshop.bound
         self.samples = self.workshop.prepared.data.roles["search"]
         self.few = FirstSamples(self.samples, ground.bound.spec.samples)
@@ -81,6 +84,7 @@ class Search:
             "metrics": [use.model_dump(mode="json") for use in recipe.evaluation.metrics],
             "evaluation": len(self.workshop.prepared.data.roles["evaluation"]),
             "max_error": self.ground.bound.spec.max_error,
+            "shares": self.shares,
             "code": self.bound.code,
             "machine": environment(),
         }
@@ -91,7 +95,7 @@ class Search:
             runtime = Runtime(self.workshop.prepared.path)
             evaluate(runtime.run, self.samples, self._feeding, self.bound.metrics, title="FP32 on search samples").predictions.save(folder / _PREDICTIONS)
 
-        key = {k: v for k, v in self.key.items() if k not in {"ground", "gates", "max_error"}}
+        key = {k: v for k, v in self.key.items() if k not in {"ground", "gates", "max_error", "shares"}}
         key = {**key, "model": self.workshop.prepared.digest, "state": self.bound.loaded.recipe.model.state}
         return Predictions.load(self.workshop.cache.stage("evaluate:fp32 on search samples", key, produce) / _PREDICTIONS)
 
@@ -99,8 +103,12 @@ class Search:
     def _reference(self) -> Runtime:
         return Runtime(self.workshop.prepared.path)
 
-    def measure(self, choices: Mapping[str, str]) -> Joint:
+    def measure(self, choices: Mapping[str, str], look: int = 0) -> Joint:
         """A plan as a whole, in the engine; kept like any other stage's result.
+
+        Args:
+            choices: Layer -> format.
+            look: Number of the look at the evaluation samples that it is to pass.
 
         Raises:
             RunError: The disk is full, or cannot be written.
@@ -109,13 +117,14 @@ class Search:
 
         def produce(folder: Path) -> None:
             with tempfile.TemporaryDirectory(prefix="quant-plan-") as scratch:
-                write_text(folder / _JOINT, _Measured(**self._measured(plan, Path(scratch))._asdict()).to_json())
+                write_text(folder / _JOINT, self._measured(plan, Path(scratch)).to_json())
 
         folder = self.workshop.cache.stage(f"try:{TITLE} on {self.ground.target}", {**self.key, "plan": plan.digest}, produce)
         found = json.loads((folder / _JOINT).read_text(encoding="utf-8"))
-        return Joint(found["error"], found["standard_error"], found["passes"], found["told"])
+        return Joint(found["error"], found["standard_error"], found["passes"][look], found["told"])
 
-    def _measured(self, plan: PrecisionPlan, scratch: Path) -> Joint:
+    def _measured(self, plan: PrecisionPlan, scratch: Path) -> _Measured:
+        never = (False,) * len(self.shares)
         try:
             model, _, _ = self.ground.write(plan)
             artifact = self.workshop.export(model, scratch, scheme=TITLE, target=self.ground.target)
@@ -125,31 +134,30 @@ class Search:
         except RunError:
             raise
         except QuantError as refused:
-            return Joint(_BROKEN, 0.0, passes=False, told=" ".join(refused.what.split()))
+            return _Measured(error=_BROKEN, standard_error=0.0, passes=never, told=" ".join(refused.what.split()))
         if found.not_finite:
-            return Joint(error, spread, passes=False, told=f"{', '.join(sorted(found.not_finite))} not finite")
-        told, passes = self._judged(found.predictions, error)
-        return Joint(error, spread, passes=passes, told=told)
+            return _Measured(error=error, standard_error=spread, passes=never, told=f"{', '.join(sorted(found.not_finite))} not finite")
+        judged = [self._judged(found.predictions, error, share) for share in self.shares]
+        return _Measured(error=error, standard_error=spread, passes=tuple(passes for _, passes in judged), told=judged[0][0])
 
     @property
     def _finite(self) -> frozenset[str]:
         return frozenset(measure.output for measure in self.measures)
 
-    def _judged(self, predictions: Predictions, error: float) -> tuple[str, bool]:
+    def _judged(self, predictions: Predictions, error: float, share: float) -> tuple[str, bool]:
         limit = self.ground.bound.spec.max_error
         said, passes = [], True
         if limit is not None:
             passes = error <= limit
             said.append(f"error {error:.3g} of at most {limit:g}")
-        for number, (name, _) in enumerate(self.bound.gates):
-            verdict = self._verdict(number, predictions)
+        for name, spec in surer(self.bound, share).gates:
+            verdict = self._verdict(name, spec, predictions)
             passes = passes and verdict.decision == "pass"
             said.append(f"{name} drops by {verdict.drop:.3g}, at most {verdict.drop_upper:.3g} of {verdict.limit:g}")
         return "; ".join(said), passes
 
-    def _verdict(self, number: int, predictions: Predictions) -> Verdict:
+    def _verdict(self, name: str, spec: GateSpec, predictions: Predictions) -> Verdict:
         """The gate's verdict on as many samples as the evaluation has, if these were like the search samples: those are repeated."""
-        name, spec = self.bound.gates[number]
         rows = len(self.workshop.prepared.data.roles["evaluation"])
         baseline, groups = _repeated(self._baseline.records[name], self._baseline.groups[name], rows)
         candidate, _ = _repeated(predictions.records[name], predictions.groups[name], rows)
