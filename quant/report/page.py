@@ -1,86 +1,128 @@
-"""The report as one HTML page that needs nothing else: no script, no request, no font."""
+"""The report as one HTML page that needs nothing else: no request, no font, one script of its own that works on what is there."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
 from quant.core.documents import AuditRow, LayerChoice
-from quant.report import words
 from quant.report.agreement import agreement_sentences, output_rows
 from quant.report.audit import Finding, audit_sentences, finding
 from quant.report.document import Candidate, RangeRow, Report
 from quant.report.front import draw_front
 from quant.report.gate_row import GateRow
-from quant.report.mixing import mixing_sentence, most_sensitive, spread, step_rows
+from quant.report.health import health_sentences, remarks
+from quant.report.ladder import Ladder, ladder_verdict, rung_rows
+from quant.report.lanes import ladder_steps, latency_lanes, run_steps, step_lanes
+from quant.report.methods import methods
+from quant.report.mixing import mixing_sentence, step_rows
 from quant.report.picture import draw
-from quant.report.rows import ICONS, candidate_rows, latency_of
-from quant.report.sentence import needed, title
+from quant.report.plan_picture import MOST_PARTS, View, draw_plan, view_of
+from quant.report.rendering import environment
+from quant.report.rows import candidate_rows
+from quant.report.sensitivity import effect_tables
+from quant.report.sentence import needed
 from quant.report.speed import choice_sentences, fastest_sentence
 from quant.report.training import epoch_head, epoch_rows, training_sentence
 from quant.report.transforms import transform_rows
-from quant.report.words import drop, fixed, how_sure, in_unit, limit, looked_at, lower, plain, upper, visible
+from quant.report.words import count, drop, fixed, how_sure, in_unit, limit, looked_at, lower, one_line, plain, upper
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from jinja2 import Template
 
-_UNIT = re.compile(r"(?<=\d) (?=%|dB|ms|points?\b)")
 _FINDINGS = {"agrees": "yes", "differs": "✗ no", "emulated": "emulated", "not found": "not found"}
 _ORDER: dict[Finding, int] = {"differs": 0, "not found": 1, "emulated": 2, "agrees": 3}
 _FORMATS_LEFT = frozenset({"fp32", "float32"})
+_SECTIONS = {
+    "candidates": "Candidates",
+    "pareto": "Pareto",
+    "plan": "Plan",
+    "sensitivity": "Sensitivity",
+    "calibration": "Calibration health",
+    "ladder": "Ladder",
+    "audit": "Engine audit",
+    "latency": "Latency",
+    "provenance": "Provenance",
+}
+"""Part -> its heading, in the order of the story."""
 
 
-def html_page(report: Report) -> str:
-    """The page of `report`, whole."""
-    calibration = report.calibration
-    template = _environment().get_template("page.html")
-    return template.render(
+def html_page(report: Report, *, ladder: Ladder | None = None) -> str:
+    """The page of `report`, whole.
+
+    Args:
+        report: The report.
+        ladder: A ladder that was climbed for the run; it joins what the report says of its engines.
+    """
+    ranges = report.calibration.ranges if report.calibration else ()
+    plan = draw_plan(report)
+    return _template().render(
         report=report,
+        contents=[(key, name) for key, name in _SECTIONS.items() if _has(report, key)],
         rows=candidate_rows(report),
         wide=draw(report),
+        narrow=draw(report, width=400, height=400, names=False),
         fastest=fastest_sentence(report),
         choices=choice_sentences(report),
-        narrow=draw(report, width=400, height=400, names=False),
-        ranges=sorted(calibration.ranges, key=lambda row: (-row.clipped, row.tensor)) if calibration else (),
+        plan=plan,
+        plan_content=Markup(plan.content) if plan else "",  # noqa: S704 - JSON in which nothing ends its element
+        too_many_parts=report.graph is not None and len(report.graph.parts) > MOST_PARTS,
+        views=_views(report),
+        sensitivity=effect_tables(report.timings.mixing),
+        ranges=sorted(ranges, key=lambda row: (-row.clipped, row.tensor)),
+        health=health_sentences(ranges),
+        steps=run_steps(report),
+        ladder=ladder,
+        methods=methods(report),
     )
+
+
+def _has(report: Report, part: str) -> bool:
+    """Whether there is anything to say in a part; those that say why there is nothing always have."""
+    if part == "plan":
+        return any(c.plan for c in report.candidates)
+    return part != "audit" or any(c.audit or c.unaudited for c in report.candidates)
 
 
 @cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 only a report needs it
-
-    made = Environment(
-        loader=PackageLoader("quant.report", "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_shown
+def _template() -> Template:
+    made = environment()
+    made.filters.update(
+        exclusions_first=_exclusions_first,
+        disagreements_first=_disagreements_first,
+        is_excluded=_is_excluded,
+        found=_found,
+        in_parts=lambda candidate: _in_words(candidate.slices),
     )
-    made.filters.update(_filters())
-    made.globals.update(icons=ICONS, nothing=words.NOTHING, range_bar=_range_bar, latency_of=latency_of, title=title, units=_units)
-    made.globals.update(agreement_sentences=agreement_sentences, output_rows=output_rows, transform_rows=transform_rows)
-    made.globals.update(training_sentence=training_sentence, epoch_head=epoch_head, epoch_rows=epoch_rows)
-    made.globals.update(draw_front=draw_front, mixing_sentence=mixing_sentence, step_rows=step_rows, most_sensitive=most_sensitive, spread=spread)
-    made.globals.update(audit_sentences=audit_sentences, finding=finding, signs=_FINDINGS)
-    return made
+    return made.get_template("page.html", globals=_globals())
 
 
-def _filters() -> dict[str, Callable[..., Any]]:
-    names = ("percent", "milliseconds", "seconds", "size", "decibels", "number", "fixed", "plain", "small_share", "in_unit", "count", "listed")
-    return {name: getattr(words, name) for name in names} | {
-        "r": lambda value: f"{value:.1f}".removesuffix(".0"),
-        "exclusions_first": _exclusions_first,
-        "disagreements_first": _disagreements_first,
-        "is_excluded": _is_excluded,
-        "found": _found,
-        "in_parts": lambda candidate: _in_words(candidate.slices),
-        "glued": lambda text: _UNIT.sub("\N{NO-BREAK SPACE}", text),
-    }
+def _globals() -> dict[str, Any]:
+    functions = (agreement_sentences, output_rows, transform_rows, training_sentence, epoch_head, epoch_rows, draw_front, mixing_sentence, step_rows)
+    more = (audit_sentences, finding, remarks, step_lanes, ladder_steps, latency_lanes, rung_rows, ladder_verdict)
+    named: dict[str, Any] = {function.__name__: function for function in (*functions, *more)}
+    return named | {"signs": _FINDINGS, "range_bar": _range_bar, "units": _units, "formats_of": _formats_of}
 
 
-def _shown(value: Any) -> Any:
-    """What an expression of the template shows; the last step before escaping."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+def _views(report: Report) -> Mapping[int, View]:
+    """Number of a candidate -> what it makes of its layers, in the order of its plan."""
+    rows = {row.target: row for row in report.timings.mixing}
+    return {number: view_of(number, c, [choice.layer for choice in c.plan], rows.get(c.target)) for number, c in enumerate(report.candidates, 1) if c.plan}
+
+
+def _formats_of(candidate: Candidate) -> str:
+    """How many layers are in which format.
+
+    Example:
+        >>> two = (LayerChoice(layer=n, op="Conv", format="int8", reason="") for n in "ab")
+        >>> _formats_of(Candidate(scheme="s", target="t", status="measured", plan=tuple(two)))
+        '2 layers in int8'
+    """
+    formats = [choice.format for choice in candidate.plan]
+    return ", ".join(f"{count(formats.count(f), 'layer')} in {one_line(f)}" for f in dict.fromkeys(formats))
 
 
 def _is_excluded(choice: LayerChoice, candidate: Candidate) -> bool:
@@ -88,8 +130,9 @@ def _is_excluded(choice: LayerChoice, candidate: Candidate) -> bool:
     return choice.format in _FORMATS_LEFT or (choice.format == "fp16" and any(c.format not in {"fp16", *_FORMATS_LEFT} for c in candidate.plan))
 
 
-def _exclusions_first(candidate: Candidate) -> list[LayerChoice]:
-    return sorted(candidate.plan, key=lambda choice: not _is_excluded(choice, candidate))
+def _exclusions_first(candidate: Candidate) -> list[tuple[int, LayerChoice]]:
+    """(place in the plan, choice) of every layer."""
+    return sorted(enumerate(candidate.plan), key=lambda pair: not _is_excluded(pair[1], candidate))
 
 
 def _disagreements_first(candidate: Candidate) -> list[AuditRow]:

@@ -1,10 +1,13 @@
 """Reports made by hand: small, with numbers that can be checked by eye."""
 
+from functools import cache
+
 import pytest
 
 from quant.core.documents import AuditRow, LayerChoice, Verdict
 from quant.report.document import Baseline, Calibration, Candidate, DataSummary, FidelityRow, LatencyRow, ModelSummary, RangeRow, Report, Timings
 from quant.report.gate_row import GateRow
+from quant.report.graph import GraphPart, LayerGraph
 from quant.report.mixing import EffectRow, FrontPoint, LeftOut, MixingRow, PlanStep
 from quant.report.sentence import verdict_sentence
 
@@ -33,6 +36,16 @@ def gate(decision="pass", *, metric="accuracy", unit="share", direction="higher"
 
 FAILING = {"value": 0.76, "drop": 0.04, "drop_lower": 0.031, "drop_upper": 0.049}
 OPEN = {"value": 0.792, "drop": 0.008, "drop_lower": 0.003, "drop_upper": 0.013, "needed": 1200}
+
+
+def graph(*layers):
+    """Layers one after the other, with a branch around every third."""
+    parts = [GraphPart(name="input_ids", kind="input")]
+    for number, name in enumerate(layers):
+        parts.append(GraphPart(name=name, op="MatMul", kind="layer", reads=(len(parts) - 1,)))
+        if number % 3 == 2:
+            parts.append(GraphPart(name=f"{name}/Add", op="Add", kind="join", reads=(len(parts) - 1, len(parts) - 4)))
+    return LayerGraph(parts=(*parts, GraphPart(name="logits", kind="output", reads=(len(parts) - 1,))))
 
 
 def fidelity(**changes):
@@ -153,6 +166,7 @@ def report(*candidates, decision=None, **changes):
         ),
         "environment": {"python": "3.11.9", "onnxruntime": "1.32.0", "cpu": "a processor (avx2 avx512_vnni)"},
         "recipe": "version: 1\nname: minilm-sentiment\nschemes: [int8]\n",
+        "graph": graph(*(choice.layer for choice in PLAN)),
         "timings": Timings(
             started="2026-03-01T12:00:00Z",
             seconds=83.2,
@@ -188,6 +202,7 @@ def evil():
     return plain.model_copy(
         update={
             "name": EVIL,
+            "graph": graph(EVIL, VERY_EVIL),
             "description": VERY_EVIL,
             "recipe": f"name: {EVIL}\n{VERY_EVIL}\n",
             "timings": plain.timings.model_copy(update={"mixing": (mixing(EVIL, target=EVIL), mixing(VERY_EVIL, target=VERY_EVIL))}),
@@ -250,7 +265,13 @@ def large():
     audit = tuple(AuditRow(layer=c.layer, planned="int8", runs="int8", kernel="QLinearMatMul", agrees=True) for c in plan)
     ranges = tuple(RangeRow(tensor=f"{c.layer}_output_{i}", minimum=-1, maximum=1, rms=0.2, low=-0.9, high=0.9, clipped=0.001) for c in plan for i in range(2))
     made = report(*(candidate(f"int8-{i}", plan=plan, audit=audit) for i in range(6)))
-    return made.model_copy(update={"calibration": made.calibration.model_copy(update={"ranges": ranges})})
+    effects = tuple(EffectRow(layer=c.layer, format="int8", value=1e-6 * 1.02**i, standard_error=1e-7, cost=0.5) for i, c in enumerate(plan))
+    changed = {
+        "calibration": made.calibration.model_copy(update={"ranges": ranges}),
+        "graph": graph(*(choice.layer for choice in plan)),
+        "timings": made.timings.model_copy(update={"mixing": (mixing().model_copy(update={"effects": effects}),)}),
+    }
+    return made.model_copy(update=changed)
 
 
 MIXED = (
@@ -280,10 +301,15 @@ MAKERS = {
 }
 
 
+@cache
+def made_once(name):
+    return MAKERS[name]()
+
+
 @pytest.fixture(params=MAKERS, ids=str)
 def any_report(request):
-    """One report after the other, of every kind."""
-    return MAKERS[request.param]()
+    """One report after the other, of every kind; reports are frozen, so one of a kind is made once."""
+    return made_once(request.param)
 
 
 @pytest.fixture

@@ -1,12 +1,16 @@
 """The page: strict HTML, escaped, self-contained."""
 
+import base64
+import hashlib
 import itertools
+import json
 import re
 import warnings
 from functools import cache
 
 import html5lib
 
+from quant.report.ladder import Ladder, Rung
 from quant.report.page import html_page
 
 
@@ -17,18 +21,29 @@ def parsed(page):
         return html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
 
 
+PAGES = {}
+
+
+def page_of(report):
+    """The page of a report that lives as long as the tests do."""
+    if id(report) not in PAGES:
+        PAGES[id(report)] = html_page(report)
+    return PAGES[id(report)]
+
+
 def text_of(node):
     return " ".join("".join(node.itertext()).split())
 
 
 def test_the_page_of_every_report_is_strictly_parsable(any_report):
-    tree = parsed(html_page(any_report))
+    tree = parsed(page_of(any_report))
     assert text_of(tree.find(".//h1"))
 
 
 def test_the_page_asks_for_nothing_from_anywhere(any_report):
-    tree = parsed(html_page(any_report))
-    assert not [node.tag for node in tree.iter() if node.tag in {"script", "link", "img", "iframe", "object", "embed", "base", "form", "input"}]
+    tree = parsed(page_of(any_report))
+    assert not [node.tag for node in tree.iter() if node.tag in {"link", "img", "iframe", "object", "embed", "base", "form"}]
+    assert {node.attrib["type"] for node in tree.iter("input")} <= {"radio", "search"}
     for node in tree.iter():
         for name, value in node.attrib.items():
             assert not str(name).startswith("on"), (node.tag, name)
@@ -37,14 +52,39 @@ def test_the_page_asks_for_nothing_from_anywhere(any_report):
     styles = "".join(node.text for node in tree.iter("style"))
     assert "url(" not in styles
     assert "@import" not in styles
-    assert "default-src 'none'" in next(n.attrib["content"] for n in tree.iter("meta") if "http-equiv" in n.attrib)
+    assert policy_of(tree).startswith("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-")
+
+
+def policy_of(tree):
+    return next(n.attrib["content"] for n in tree.iter("meta") if "http-equiv" in n.attrib)
+
+
+def test_a_browser_is_told_to_run_the_one_script_that_is_ours_and_it_is_the_same_on_every_page(any_report, make):
+    tree = parsed(page_of(any_report))
+    ours = [node.text for node in tree.iter("script") if "type" not in node.attrib]
+    assert ours == [node.text for node in parsed(html_page(make.reports["pass"]())).iter("script") if "type" not in node.attrib]
+    assert len(ours) == 1
+    digest = base64.b64encode(hashlib.sha256(ours[0].encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in policy_of(tree)
+    for node in tree.iter("script"):
+        assert node.attrib.get("type") in {None, "application/json"}
+
+
+def test_the_content_of_the_picture_is_json_that_nothing_can_end(make):
+    report = make.reports["evil"]()
+    tree = parsed(html_page(report))
+    text = next(node.text for node in tree.iter("script") if node.attrib.get("type") == "application/json")
+    assert not set(text) & set("<>&\u2028\u2029")
+    told = json.loads(text)
+    assert told["names"][1] == make.evil_name
+    assert told["names"][2] == "a|b`c` *d* \\x00\\x1b[31m\\u202e</script>]]>&amp;\\ufffe"
 
 
 def test_names_from_outside_stay_text(make):
     page = html_page(make.reports["evil"]())
     assert "<img" not in page
-    assert "</script>" not in page
     tree = parsed(page)
+    assert page.count("</script>") == len(list(tree.iter("script")))
     assert text_of(tree.find(".//h1")) == make.evil_name
     layers = [text_of(node) for node in tree.iter("th") if node.attrib.get("class") == "name"]
     assert make.evil_name in layers
@@ -52,18 +92,19 @@ def test_names_from_outside_stay_text(make):
 
 
 def test_ids_are_unique_and_links_lead_somewhere(any_report):
-    tree = parsed(html_page(any_report))
+    tree = parsed(page_of(any_report))
     ids = [node.attrib["id"] for node in tree.iter() if "id" in node.attrib]
-    assert len(ids) == len(set(ids))
+    known = set(ids)
+    assert len(ids) == len(known)
     for node in tree.iter():
         for name in ("aria-labelledby",):
-            assert set(node.attrib.get(name, "").split()) <= set(ids)
+            assert set(node.attrib.get(name, "").split()) <= known
         if node.tag == "a":
-            assert node.attrib["href"][1:] in ids
+            assert node.attrib["href"][1:] in known
 
 
 def test_every_table_has_a_caption_and_scoped_heads_and_full_rows(any_report):
-    for table in parsed(html_page(any_report)).iter("table"):
+    for table in parsed(page_of(any_report)).iter("table"):
         assert text_of(table.find("caption"))
         width = len(table.findall("./thead/tr/th"))
         assert all(th.attrib.get("scope") in {"col", "row"} for th in table.iter("th"))
@@ -72,7 +113,7 @@ def test_every_table_has_a_caption_and_scoped_heads_and_full_rows(any_report):
 
 
 def test_headings_step_down_one_level_at_a_time(any_report):
-    levels = [int(node.tag[1]) for node in parsed(html_page(any_report)).iter() if re.fullmatch("h[1-6]", str(node.tag))]
+    levels = [int(node.tag[1]) for node in parsed(page_of(any_report)).iter() if re.fullmatch("h[1-6]", str(node.tag))]
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
@@ -81,8 +122,7 @@ def test_headings_step_down_one_level_at_a_time(any_report):
 def test_sections_come_in_the_order_of_the_story(make):
     tree = parsed(html_page(make.reports["mixed"]()))
     assert [text_of(h) for h in tree.iter("h2")] == [
-        *("Baseline", "Candidates", "Accuracy against latency", "Each candidate", "Calibration", "Latency", "Data", "Model", "Environment", "Recipe"),
-        "Provenance",
+        *("Candidates", "Pareto", "Plan", "Sensitivity", "Calibration health", "Ladder", "Engine audit", "Latency", "Provenance"),
     ]
     verdict = next(node for node in tree.iter("p") if node.attrib.get("class") == "verdict pass")
     assert text_of(verdict).startswith("✓Pass: int8 on onnxruntime")
@@ -156,3 +196,49 @@ def test_with_several_gates_the_picture_says_that_it_shows_the_first(make):
     note = "The bars show the first gate alone"
     assert note in html_page(make.reports["several gates"]())
     assert note not in html_page(make.reports["mixed"]())
+
+
+def test_every_number_leads_to_how_it_was_got(any_report):
+    """By the head of its column, or by itself."""
+    tree = parsed(page_of(any_report))
+    ids = {node.attrib["id"] for node in tree.iter("div") if node.attrib.get("id", "").startswith("how-")}
+
+    def leads(node):
+        return any(link.attrib["href"][1:] in ids for link in node.iter("a"))
+
+    for table in tree.iter("table"):
+        for row in table.findall("./tbody/tr"):
+            at = 0
+            for cell in row:
+                if "n" in cell.attrib.get("class", "").split() and re.search(r"\d", text_of(cell)):
+                    assert leads(cell) or leads(table.findall("./thead/tr/th")[at]), (text_of(table.find("caption")), text_of(cell))
+                at += int(cell.attrib.get("colspan", "1"))
+    assert all(leads(figure) for dl in tree.iter("dl") if dl.attrib.get("class") == "figures" for figure in dl.iter("dd"))
+    assert leads(next(node for node in tree.iter("p") if node.attrib.get("class", "").startswith("verdict")))
+
+
+def test_a_part_without_anything_to_show_says_why_or_is_not_there(make):
+    tree = parsed(html_page(make.reports["no candidates"]().model_copy(update={"calibration": None, "graph": None})))
+    assert [text_of(h) for h in tree.iter("h2")] == ["Candidates", "Pareto", "Sensitivity", "Calibration health", "Ladder", "Latency", "Provenance"]
+    told = text_of(tree)
+    for why in ("There was no candidate.", "No layer was profiled", "No scheme of this run needs calibrated ranges.", "No engine was held to"):
+        assert why in told
+    assert [text_of(a) for nav in tree.iter("nav") for a in nav.iter("a")] == [text_of(h) for h in tree.iter("h2")]
+
+
+def test_layers_of_a_candidate_are_told_with_what_they_do_to_the_outputs(make):
+    tree = parsed(html_page(make.reports["planned"]()))
+    table = next(t for t in tree.iter("table") if text_of(t.find("caption")).startswith("What one layer alone"))
+    assert [text_of(th) for th in table.iter("th")][:3] == ["Layer", "int8", "Cost, ms"]
+    rows = rows_of(tree, "What one layer alone")
+    assert rows[0] == ["encoder/MatMul29", "0.29 \N{PLUS-MINUS SIGN} 0.001", "0.5"]
+    assert len(rows) == 30
+    assert "9 layers of 30 make half of the error" in text_of(tree)  # 29 + 28 + ... + 22 = 204 and 21 more, of 435
+
+
+def test_a_ladder_that_was_climbed_for_the_run_joins_the_page(make):
+    rungs = (Rung(name="FP32 in plain ONNX"), Rung(name=make.evil_name, before="FP32 in plain ONNX", status="refused", reason=make.very_evil_name))
+    ladder = Ladder(subject=make.evil_name, first="FP32", inputs=make.evil_name, output="y", rungs=rungs, agrees=True)
+    page = html_page(make.reports["pass"](), ladder=ladder)
+    assert "<img" not in page
+    assert rows_of(parsed(page), "Every rung")[1][:2] == [make.evil_name, "refused"]

@@ -26,5 +26,5 @@ def test_the_fastest_is_said_with_its_time_and_only_called_fast_when_it_is(make,
 def test_nothing_is_said_where_none_passes(make):
     report = make.reports["fail"]()
     assert fastest_sentence(report) == ""
-    assert "astest" not in html_page(report)
+    assert "Fastest" not in html_page(report)
     assert "astest" not in markdown(report)
