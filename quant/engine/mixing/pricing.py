@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from quant.costs import COSTS, CostModel, Setting
 from quant.engine.candidates import Built
 from quant.engine.machine import environment
 from quant.engine.mixing.binding import TITLE
+from quant.engine.mixing.changes import change_times
 from quant.engine.mixing.ground import FLOAT, Ground
 from quant.engine.summary import Outcome
 from quant.engine.timing import timed_threads
@@ -27,9 +28,10 @@ _FEEDS = 4
 _BYTES, _MEASURED, _ROOFLINE, _EFFECTIVE = "bytes", "measured", "roofline", "bits"
 _SMALL, _LARGE = 1_000, 1_000_000
 _GIGABYTES = 8
-"""What a core moves in a second, in GB, where no run shows what a change of format takes."""
+"""What a core moves in a second, in GB, where neither a run nor a quantizer by itself shows what a change of format takes."""
 _MOVED = 5
 """Bytes that are moved for each element that goes from FP32 to 8 bits, or back."""
+_INT8 = "int8"
 _WAYS = {"into": True, "out of": False}
 
 
@@ -86,13 +88,11 @@ def _time(ground: Ground, setting: Setting, baseline: Built, uniform: Mapping[st
     def produce(folder: Path) -> None:
         threads = timed_threads(ground.workshop)
         profiles = {f: engine.profile(b.artifact, b.folder, feeds, ground.workshop.layer_outputs, threads=threads, runs=_RUNS) for f, b in built.items()}
-        conversions = {f: _conversions(profile) for f, profile in profiles.items()}
-        unseen = sorted(
-            {f"{way} {f}" for f, profile in profiles.items() if f != FLOAT for way, codes in _WAYS.items() if not _converting(profile, codes=codes)}
-        )
+        unseen = _unseen(profiles)
+        alone = change_times(engine, threads=threads, runs=_RUNS) if _INT8 in profiles and any(f == _INT8 for f, _ in unseen) else None
+        conversions = {f: _conversions(profile, alone if f == _INT8 else None) for f, profile in profiles.items()}
         table = chosen.table(Setting(setting.work, setting.formats, setting.body, setting.target, profiles, conversions))
-        told = f"; changes {', '.join(unseen)} are in none of its runs, and estimated at {_GIGABYTES} GB a second" if unseen else ""
-        table.model_copy(update={"source": table.source + told}).save(folder / _TABLE)
+        table.model_copy(update={"source": table.source + _told(unseen)}).save(folder / _TABLE)
 
     key = {
         "artifacts": {f: b.artifact.digest for f, b in built.items()},
@@ -122,11 +122,33 @@ def _renamed(model: CostModel, setting: Setting, body: str) -> CostTable:
     return CostTable(**{**{name: getattr(table, name) for name in type(table).model_fields}, "body": FLOAT, "layers": layers, "boundaries": boundaries})
 
 
-def _conversions(profile: EngineProfile) -> ConversionTimes:
-    """What it takes to bring a tensor into the format of `profile` and back, by the kernels in it that do nothing else."""
+def _unseen(profiles: Mapping[str, EngineProfile]) -> tuple[tuple[str, str], ...]:
+    """(format, way) of the changes that no run shows, of formats that have codes at all: where only weights have fewer bits, nothing changes."""
+    coded = [f for f, profile in profiles.items() if f != FLOAT and any(kernel.codes for kernel in profile.kernels)]
+    return tuple((f, way) for f in coded for way, codes in _WAYS.items() if not _converting(profiles[f], codes=codes))
+
+
+def _told(unseen: Sequence[tuple[str, str]]) -> str:
+    """What is to be said of changes that no run shows.
+
+    Example:
+        >>> _told([("int8", "out of")])
+        '; changes out of int8 are in none of its runs, and were measured by themselves'
+    """
+    found = []
+    for here, how in ((True, "were measured by themselves"), (False, f"are estimated at {_GIGABYTES} GB a second")):
+        names = ", ".join(f"{way} {f}" for f, way in unseen if (f == _INT8) == here)
+        found += [f"; changes {names} are in none of its runs, and {how}"] if names else []
+    return "".join(found)
+
+
+def _conversions(profile: EngineProfile, alone: ConversionTimes | None) -> ConversionTimes:
+    """What it takes to bring a tensor into the format of `profile` and back, by the kernels in it that do nothing else; else by what was measured alone."""
 
     def seen(*, codes: bool) -> tuple[tuple[int, float], ...]:
         pairs = _converting(profile, codes=codes)
+        if not pairs and alone is not None:
+            return alone.enter if codes else alone.leave
         rate = sum(ms for _, ms in pairs) / sum(n for n, _ in pairs) if pairs else _MOVED / (_GIGABYTES * 1e6)
         return ((_SMALL, _SMALL * rate), (_LARGE, _LARGE * rate))
 
