@@ -151,16 +151,21 @@ class Closing:
         closed, _ = self._planned()
         best = closed.best
         if best is None:
-            return None, self.row(closed, None, nothing_found(closed))
+            return None, self.row(closed, None, nothing_found(closed, self.ground.bound.spec.minimize))
         told = "The cheapest plan that passes" if closed.in_time else "The best plan when the time was over"
         return best, self.row(closed, best, ended(told, best, len(closed.steps)))
 
     def _planned(self) -> tuple[Closed, float]:
         """(what the search found, when its time is over)."""
+        problem = self.studied()
+        end = time.monotonic() + self.ground.bound.spec.time_limit
+        return self.closed(problem, end), end
+
+    def studied(self) -> Problem:
+        """What is to be planned, once effects are profiled and costs are priced."""
         self.profile = profiled(self.ground, self.search)
         self.prices = priced(self.ground, self.baseline, {f: self.uniform.get(title) for f, title in self.ground.titles.items()})
-        end = time.monotonic() + self.ground.bound.spec.time_limit
-        return self.closed(self.problem(), end), end
+        return self.problem()
 
     def problem(self) -> Problem:
         """Effects, costs, groups and pins."""
@@ -194,12 +199,13 @@ class Closing:
         """The cheapest scheme alone that passed; none within budgets, whose plan is the most accurate one, and none that breaks what the recipe keeps."""
         table, found = problem.costs[self.ground.bound.spec.minimize], []
         for f, title in self.ground.titles.items() if not self.ground.bound.spec.within else ():
-            outcome, choices = self.uniform.get(title), self._everywhere(f)
+            outcome, choices = self.uniform.get(title), self.everywhere(f)
             if outcome is not None and outcome.verdict == "pass" and allows(problem, choices):
                 found.append(Alone(title, choices))
         return min(found, key=lambda alone: (table.total(alone.choices), alone.title), default=None)
 
-    def _everywhere(self, number_format: str) -> dict[str, str]:
+    def everywhere(self, number_format: str) -> dict[str, str]:
+        """Every layer that can be in a format, in it."""
         quantized = set(self.ground.plans[number_format].quantized)
         return {layer: number_format if layer in quantized else FLOAT for layer in self.ground.formats}
 
@@ -234,7 +240,7 @@ class Closing:
             ended=ended,
             steps=(*(plan_step(step) for step in closed.steps), *steps),
             front=tuple(FrontPoint(error=s.error.value, cost=s.costs[self.ground.bound.spec.minimize], quantized=quantized(s.choices)) for s in closed.front),
-            uniform=tuple(self._point(title, self._everywhere(f), closed.problem) for f, title in self.ground.titles.items()),
+            uniform=tuple(self._point(title, self.everywhere(f), closed.problem) for f, title in self.ground.titles.items()),
             effects=effects,
             left_out=left_out(self.ground, closed.problem, best, profile, cost=self.ground.bound.spec.minimize) if best is not None else (),
             notes=(*notes, *pairs),

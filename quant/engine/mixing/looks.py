@@ -75,6 +75,8 @@ class Looks:
         Args:
             alone: The cheapest scheme alone that has passed: plans that cost as much are not judged, and it is taken where none passes.
         """
+        if alone is not None and self._price(alone.choices) >= self._price(self._whole):
+            alone = None  # FP32 costs less, and loses nothing
         most = self._price(alone.choices) if alone is not None else float("inf")
         told = self._in_turn(most)
         if told:
@@ -82,7 +84,7 @@ class Looks:
         if alone is not None:
             return self._beside(alone)
         if not self._tried:
-            return Looked(None, None, self._nothing(), ())
+            return Looked(None, None, nothing_found(self.closed, self.cost), ())
         choices, outcome = min(reversed(self._tried), key=lambda pair: _ORDER[pair[1].verdict])
         looks = count(len(self._tried), "plan")
         return self._taken(choices, outcome, f"No plan passes: {looks} were judged on the evaluation samples; taken is the one that came nearest")
@@ -138,15 +140,19 @@ class Looks:
     def _taken(self, choices: Choices, outcome: Outcome, told: str) -> Looked:
         return Looked(choices, outcome, ended(told, choices, len(self.closed.steps) + sum(s.action != "look" for s in self.steps)), tuple(self.steps))
 
-    def _nothing(self) -> str:
-        return nothing_found(self.closed)
+    @property
+    def _whole(self) -> Choices:
+        return dict.fromkeys(self.closed.problem.effects, FLOAT)
 
     def _price(self, choices: Choices) -> float:
         return self.closed.problem.costs[self.cost].total(choices)
 
 
-def nothing_found(closed: Closed) -> str:
+def nothing_found(closed: Closed, cost: str) -> str:
     """Why there is no plan."""
+    if closed.in_time and closed.front and not quantizes(closed.front[0].choices):
+        table = closed.problem.costs[cost]
+        return f"Nothing is to be won: FP32 costs least of all plans ({table.total(closed.front[0].choices):.3g} {table.unit})."
     return "No quantization fits: no plan passes on the search samples." if closed.in_time else "The time was over before any plan passed."
 
 

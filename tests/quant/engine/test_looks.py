@@ -136,6 +136,15 @@ def test_where_that_plan_does_not_pass_the_scheme_is_taken(closed):
     assert found.choices == scheme
 
 
+def test_a_scheme_that_costs_more_than_fp32_is_no_plan_and_nothing_is_said_to_be_won(closed):
+    rows = tuple(LayerCost(layer=name, costs={"fp32": 1.0, "int8": 1.5}) for name in EFFECTS)
+    table = CostTable(kind="made up", unit="ms", estimated=False, source="by hand", layers=rows)
+    problem = dataclasses.replace(closed.problem, costs={"time": table})
+    found = looks(Closed(None, (), front(problem, cost="time"), problem, in_time=True), Judge(most=4)).run(Alone("int8", EVERYWHERE))
+    assert (found.choices, found.outcome) == (None, None)
+    assert found.ended == "Nothing is to be won: FP32 costs least of all plans (4 ms)."
+
+
 def test_shares_of_all_looks_add_up_to_no_more_than_there_is():
     for count in range(1, 12):
         for schemes in range(5):
