@@ -73,20 +73,21 @@ class RoleSamples:
         Raises:
             DataError: There is no such column.
         """
-        return [self._record(position).value(name) for position in range(len(self))]
+        return [self.record(position).value(name) for position in range(len(self))]
 
     def display(self, position: int) -> str:
         """A few words that show a person which sample it is."""
-        return self.processor.display(self._record(position))
+        return self.processor.display(self.record(position))
 
-    def _record(self, position: int) -> Record:
+    def record(self, position: int) -> Record:
+        """The row that a sample is made of, as it lies in the source."""
         entry = self.entries[position]
         return self.pools[entry.pool][entry.index]
 
     def _feeds(self, position: int) -> tuple[Feed, ...]:
         if position in self._kept:
             return self._kept[position]
-        feeds = tuple(self.adapt.apply(feed) for feed in self.processor.feeds(self._record(position)))
+        feeds = tuple(self.adapt.apply(feed) for feed in self.processor.feeds(self.record(position)))
         size = sum(array.nbytes for feed in feeds for array in feed.values())
         if self._bytes[0] + size <= _KEPT_BYTES:
             self._bytes[0] += size

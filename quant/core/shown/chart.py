@@ -80,7 +80,10 @@ class Chart:
         for name, value in self.limits.items():
             draw = made.add_vline if self.kind == "bars" else made.add_hline
             draw(value, line_dash="dash", line_color=_INK, annotation_text=text(name), annotation_font_color=_INK)
-        made.update_layout(**self._layout(title, len({label for one in series for label in one.y})))
+        labels = list(dict.fromkeys(label for one in series for label in one.y))
+        made.update_layout(**self._layout(title, len(labels)))
+        if self.kind == "bars":  # labels may be cut alike, and stay apart
+            made.update_yaxes(tickvals=[text(str(label)) for label in labels], ticktext=[text(_short(str(label))) for label in labels])
         return made
 
     def _largest(self, most: int) -> tuple[str, Sequence[Series]]:
@@ -102,7 +105,6 @@ class Chart:
         told = [text(said) for said in one.said] or None
         x, y = ([text(v) if isinstance(v, str) else v for v in values] for values in (one.x, one.y))
         if self.kind == "bars":
-            y = [_short(label) for label in y]
             told = told or [text(str(label)) for label in one.y]
             return go.Bar(name=text(one.name), x=x, y=y, orientation="h", marker_color=colour, hovertext=told, **errors)
         mode = "lines+markers" if one.joined else "markers"
@@ -147,6 +149,6 @@ def _only(one: Series, kept: set[float | str]) -> Series:
     return Series(one.name, of(one.x), of(one.y), of(one.low), of(one.high), of(one.said), one.joined)
 
 
-def _short(label: Any) -> Any:
+def _short(label: str) -> str:
     """A label that leaves room for bars: the end of a long name tells layers apart."""
-    return label if not isinstance(label, str) or len(label) <= _LONGEST else "…" + label[-(_LONGEST - 1) :]
+    return label if len(label) <= _LONGEST else "…" + label[-(_LONGEST - 1) :]

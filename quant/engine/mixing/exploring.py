@@ -82,12 +82,21 @@ def plan_of(workshop: Workshop, target: str | None) -> Planned:
     Raises:
         QuantError: No format is left to mix, or the model or a sample cannot be used.
     """
+    closing = closing_of(workshop, target)
+    best, row = closing.found()
+    return Planned(best, row, workshop.prepared.digest, closing.ground.target)
+
+
+def closing_of(workshop: Workshop, target: str | None) -> Closing:
+    """What plans of a target are found with, its schemes alone built and not judged.
+
+    Raises:
+        QuantError: No format is left to mix, or the model or a sample cannot be used.
+    """
     ground, statistics = _ground(workshop, target)
     baseline = workshop.build_baseline(ground.target)
     uniform = [Outcome(title, ground.target, _built(workshop, ground, statistics, f)) for f, title in ground.titles.items()]
-    closing = Closing(workshop, ground, None, uniform, baseline)
-    best, row = closing.found()
-    return Planned(best, row, workshop.prepared.digest, ground.target)
+    return Closing(workshop, ground, None, uniform, baseline)
 
 
 def _built(workshop: Workshop, ground: Ground, statistics: Statistics, number_format: str) -> Built:
