@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 import onnx_ir as ir
+from pydantic import Field
 
 from quant.core.dialect import Dialect
 from quant.core.documents import PrecisionPlan
@@ -32,8 +33,9 @@ class Fp8:
         """One scale for each output channel of a weight; off: one for the whole weight."""
         products: bool = True
         """Also quantize products of two activations (attention); what comes out of a softmax is written from 0 to 1, whatever was seen."""
-        depthwise: bool = False
-        """Also quantize convolutions that see one channel at a time: rounding does not average out in sums of so few products."""
+        fewest_products: int = Field(32, ge=1)
+        """Convolutions whose outputs sum fewer products (those of single channels, those that read a picture) stay as they are: rounding
+        does not average out in so short a sum, and such layers take little of the time. 1 takes them all."""
         correct_bias: bool = True
         """Take back, in the biases, what rounding the weights adds to the mean of each output channel."""
 
@@ -61,9 +63,10 @@ class Fp8:
         taps, limit, least = math.prod(shape[2:]), dialect.fp8.largest_kernel, dialect.fp8.least_channels
         if limit is not None and taps > limit:
             return f"its kernel has {taps} taps, and the target's FP8 convolutions take {limit} at most"
+        products = shape[1] * taps
+        if products < self.options.fewest_products:
+            return f"its outputs sum {products} products each, too few for rounding to FP8 to average out (`fewest_products: {products}` takes it)"
         groups = int(attribute(layer.node, "group", 1))
-        if groups > 1 and shape[1] == 1 and not self.options.depthwise:
-            return "depthwise convolutions lose more than they gain in FP8 (`depthwise: true` takes them)"
         channels = min(shape[0], shape[1] * groups)
         return f"it has {channels} channels, and the target's FP8 convolutions want {least} at least" if channels < least else None
 

@@ -117,13 +117,17 @@ def test_what_comes_out_of_a_softmax_is_written_from_0_to_1_and_is_not_looked_fo
     assert written(proto, products=False)[1].quantized == ("project_q", "project_k", "project_v", "project_out")
 
 
+FEW = "its outputs sum {0} products each, too few for rounding to FP8 to average out (`fewest_products: {0}` takes it)"
+
+
 @pytest.mark.parametrize(
     ("proto", "reason"),
     [
         (conv(7), "its kernel has 49 taps, and the target's FP8 convolutions take 32 at most"),
         (conv(channels=16), "it has 16 channels, and the target's FP8 convolutions want 17 at least"),
         (conv(outputs=16), "it has 16 channels, and the target's FP8 convolutions want 17 at least"),
-        (conv(channels=32, group=32), "depthwise convolutions lose more than they gain in FP8 (`depthwise: true` takes them)"),
+        (conv(channels=32, group=32), FEW.format(9)),
+        (conv(5, group=32), FEW.format(25)),
     ],
 )
 def test_convolutions_that_have_no_fp8_kernel_are_left_out_with_the_reason(proto, reason):
@@ -133,15 +137,16 @@ def test_convolutions_that_have_no_fp8_kernel_are_left_out_with_the_reason(proto
 def test_the_smallest_and_the_largest_convolutions_that_have_one_are_taken():
     for proto in (conv(5), conv(channels=17, outputs=17), conv(group=2)):
         assert reasons(proto) == {}
-    assert reasons(conv(group=32), depthwise=True) == {}
-    assert reasons(conv(channels=16, outputs=16, group=16), depthwise=True) == {
+    assert reasons(conv(group=32), fewest_products=9) == {}
+    assert reasons(conv(channels=16, outputs=16, group=16), fewest_products=9) == {
         "conv": "it has 16 channels, and the target's FP8 convolutions want 17 at least"
     }
 
 
-def test_one_input_channel_alone_makes_no_convolution_depthwise():
+def test_a_convolution_that_reads_a_picture_sums_too_few_products_like_one_of_single_channels():
     no_limits = Dialect(**{**vars(PLAIN), "fp8": Float8(frozenset({"Conv"}))})
-    assert reasons(conv(channels=1), no_limits) == {}
+    assert reasons(conv(channels=3), no_limits) == {"conv": FEW.format(27)}
+    assert reasons(conv(channels=3), no_limits, fewest_products=27) == reasons(conv(channels=4), no_limits) == {}
 
 
 def test_a_target_without_fp8_or_without_its_convolutions_says_so():
