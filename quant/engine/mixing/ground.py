@@ -16,6 +16,7 @@ from quant.engine.candidates import Workshop
 from quant.engine.improving import improved, improvement_digest
 from quant.engine.jobs import Job, Statistics
 from quant.engine.mixing.binding import TITLE, BoundPlan
+from quant.engine.settling import settled, settling_key
 from quant.stages.improve import Improved, Story
 from quant.stages.mixed import apply_mixed
 from quant.transforms import Transform
@@ -44,12 +45,21 @@ class Ground:
             emulated = None if self.engine.ahead_of_time else self.engine.emulates(number_format)
             job = jobs[title]
             if number_format not in GRIDS:
-                self.left_out[number_format] = f"what a plan leaves in float runs in the target's own type here, {self.engine.dialect.body}"
+                self.left_out[number_format] = self._no_part(number_format)
             elif job.plan is None or emulated is not None:
                 self.left_out[number_format] = emulated or job.reason
             else:
                 self.titles[number_format] = title
         self.plans: dict[str, PrecisionPlan] = {f: plan for f, title in self.titles.items() if (plan := jobs[title].plan) is not None}
+
+    def _no_part(self, number_format: str) -> str:
+        """Why a format of floating point is no part of a plan."""
+        body, emulated = self.engine.dialect.body, self.engine.emulates(number_format)
+        if number_format == body:
+            return f"it is what layers run in here that a plan leaves out, called {FLOAT} there"
+        if emulated is not None and not self.engine.ahead_of_time:
+            return f"it wins no time here: {emulated}"
+        return f"what a plan leaves in float runs in the target's own type here, {body}"
 
     @cached_property
     def base(self) -> Improved:
@@ -84,6 +94,7 @@ class Ground:
             "calibrator": recipe.calibration.calibrator.model_dump(mode="json"),
             "target": recipe.targets[list(self.workshop.bound.targets).index(self.target)].model_dump(mode="json"),
             "version": self.engine.available().version,
+            "levels": next((key for plan in self.plans.values() if (key := settling_key(self.workshop, self.engine, plan)) is not None), None),
         }
 
     @property
@@ -108,7 +119,10 @@ class Ground:
         used = {choice.format for choice in plan.layers}
         schemes = {f: self.workshop.bound.schemes[title] for f, title in self.titles.items() if f in used}
         calibrator = self.workshop.bound.calibrator
-        return apply_mixed(self.base.path, schemes, plan=plan, table=self.table, calibrator=calibrator, dialect=self.engine.dialect, given=self.base.ranges)
+        model, done, found = apply_mixed(
+            self.base.path, schemes, plan=plan, table=self.table, calibrator=calibrator, dialect=self.engine.dialect, given=self.base.ranges
+        )
+        return model, settled(self.workshop, self.engine, model, done), found
 
 
 def _nothing_seen(workshop: Workshop) -> CalibrationTable:

@@ -235,10 +235,24 @@ def test_a_plan_file_is_read_before_any_long_work(sturdy, cli, tmp_path, monkeyp
     assert (outcome.code, "the model has no layer 'dense/frist'" in outcome.err) == (2, True)
 
 
-def test_floating_formats_are_said_to_be_no_part_of_a_plan(sturdy):
+def test_floating_formats_that_win_no_time_are_said_to_be_no_part_of_a_plan(sturdy):
     project = sturdy({}, schemes=["fp16", "int8"])
     report = quant.run(project.recipe, output=project.output).report
-    assert report.timings.mixing[0].notes[0] == "fp16 is not mixed: what a plan leaves in float runs in the target's own type here, fp32"
+    told = "fp16 is not mixed: it wins no time here: ONNX Runtime computes FP16 in FP32 on this CPU, with casts around it"
+    assert told in report.timings.mixing[0].notes
+
+
+def test_products_with_weights_of_4_bits_are_multiplied_in_what_was_measured(project, digits):
+    """The second layer reads one huge value beside small ones: rounded to INT8 by blocks, activations would cost far more than 4 bits of weights."""
+    w0, b0, w1 = (digits.weights[name].copy() for name in ("w0", "b0", "w1"))
+    w0[:, DEAD], b0[DEAD], w1[DEAD] = 0, 1e5, 0
+    project.weights(w0=w0, b0=b0, w1=w1)
+    int4 = {"kind": "int4", "block_size": 16, "embeddings": False}
+    plan = {"minimize": "size", "max_error": 10.0}
+    project.write({"data": SPLITS, "schemes": [int4], "transforms": [], "evaluation": {"metrics": []}, "plan": plan})
+    [_, mixed] = quant.run(project.recipe, output=project.output).report.candidates
+    reasons = {c.layer: c.reason for c in mixed.plan}
+    assert "multiplied in FP32: in INT8, activations cost" in reasons["dense/second"]
 
 
 def test_engines_built_elsewhere_are_planned_by_data_sheet(sturdy):
@@ -247,5 +261,6 @@ def test_engines_built_elsewhere_are_planned_by_data_sheet(sturdy):
     report = quant.run(project.recipe, output=project.output).report
     [row] = report.timings.mixing
     assert (row.estimated, row.unit, row.formats) == (True, "ms", ("int8",))
+    assert "fp16 is not mixed: it is what layers run in here that a plan leaves out, called fp32 there" in row.notes
     assert row.cost.startswith("L4: ")
     assert by_scheme(report)["mixed"].verdict == "pass"
