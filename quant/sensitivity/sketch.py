@@ -35,6 +35,8 @@ class Sketch:
 
         directions: int = Field(1, ge=1)
         """Backward passes for each sample; more of them make standard errors smaller, and more samples do even more."""
+        precision: float = Field(0.2, ge=0)
+        """Draws until half of the layers' standard errors are at most this share of what was found, in every format; 0: on all samples."""
         seed: int = Field(0, ge=0)
         """What directions are drawn from."""
 
@@ -51,7 +53,7 @@ class Sketch:
         from quant.sensitivity.drawing.draw import draw  # noqa: PLC0415 - heavy
 
         try:
-            found = draw(subject, changes, directions=self.options.directions, seed=self.options.seed)
+            found = draw(subject, changes, directions=self.options.directions, precision=self.options.precision, seed=self.options.seed)
         except ModelError as error:
             return Found((), 0, failed={**failed, **dict.fromkeys(changes, f"{error.where}: {error.what}" if error.where else error.what)})
         return Found(found.effects, found.samples, found.reference, found.joint, failed)

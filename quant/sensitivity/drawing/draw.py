@@ -27,6 +27,9 @@ from quant.twin.twin import Twin
 if TYPE_CHECKING:
     from quant.sensitivity import Subject
 
+LEAST_SAMPLES = 16
+"""Fewer say too little of how precise they are: squares of random sums have long tails."""
+
 Key = tuple[str, str]
 """(format, layer)."""
 Doubles = npt.NDArray[np.float64]
@@ -38,7 +41,7 @@ class Drawn:
 
     Args:
         effects: Effects of single layers, in all parts.
-        samples: Number of feeds.
+        samples: Number of feeds that were drawn for.
         reference: What an effect of 1 is.
         joint: All layers of each format.
     """
@@ -84,8 +87,8 @@ class _Plan:
         self.rounded = list(rounded.values())
 
 
-def draw(subject: Subject, changes: Mapping[str, Sequence[Rewritten]], *, directions: int, seed: int) -> Drawn:
-    """Draw `directions` for each sample.
+def draw(subject: Subject, changes: Mapping[str, Sequence[Rewritten]], *, directions: int, precision: float, seed: int) -> Drawn:
+    """Draw `directions` for each sample, until half of the layers are known to `precision`, a share, in every format.
 
     Raises:
         ModelError: The model has no twin.
@@ -112,6 +115,8 @@ def draw(subject: Subject, changes: Mapping[str, Sequence[Rewritten]], *, direct
             for count, products, signals in ordered_map(one, enumerate(subject.batches())):
                 tally.add(products, signals)
                 advance(count)
+                if precision and tally.spread() <= precision:
+                    break
     return tally.result()
 
 
@@ -211,6 +216,14 @@ class _Tally:
             else:
                 each = signals
             self._joint.add([place], np.square(np.sum(own, axis=0)).mean(axis=0)[None], each)
+
+    def spread(self) -> float:
+        """Standard errors as shares of what was found: the median of a format's layers, the largest of all formats; infinite on few samples."""
+        if self._samples < LEAST_SAMPLES:
+            return float("inf")
+        shares = np.array([error / value if value else 0.0 for value, error in self._sums.values()])[:: len(PARTS)]
+        formats = np.array([f for f, _ in self._keys])
+        return max(float(np.median(shares[formats == f])) for f in self._formats)
 
     def result(self) -> Drawn:
         """What was found."""

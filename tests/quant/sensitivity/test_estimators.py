@@ -99,6 +99,25 @@ def test_the_sketch_is_within_its_standard_error_where_outputs_are_many(tmp_path
         assert 0 < found.standard_error < 0.3 * found.value
 
 
+def test_the_sketch_ends_when_it_is_precise_enough_and_says_on_how_many_samples(tmp_path, monkeypatch):
+    proto, samples, _ = two_layers(samples=256, width=16, outputs=12)
+
+    def drawn(name, **options):
+        return profiling.profiled(proto, tmp_path / name, "sketch", options, schemes=INT8_ONLY, samples=samples, dialect=PLAIN, batch=16)
+
+    def shares(profile):
+        return [e.standard_error / e.value for e in profile.effects if e.part == "both"]
+
+    whole, rough, fine = drawn("whole", precision=0), drawn("rough", precision=0.3), drawn("fine", precision=0.1)
+    assert whole.samples == 256
+    assert 16 <= rough.samples < fine.samples <= 256
+    assert rough.samples % 16 == 0
+    assert np.median(shares(rough)) <= 0.3
+    for threads in "12":
+        monkeypatch.setenv("QUANT_THREADS", threads)
+        assert drawn(f"on {threads}", precision=0.3) == rough
+
+
 def test_samples_that_lie_across_the_first_axis_are_not_taken_for_rows(tmp_path):
     """The product reads [places, samples, channels]: its gradient cannot be cut by samples, so samples are taken together."""
     w = R.normal(size=(8, 4)).astype(np.float32)
