@@ -158,9 +158,8 @@ def compared(title, found, monkeypatch, least):
     by_format = {f: spearmanr(*(v[[key[1] == f for key in keys]] for v in (wanted, made)))[0] for f in exact.formats}
     sums = {f: sum(exact.effect(layer, g).value for layer, g in keys if g == f) for f in exact.formats}
     joint = {e.format: e.value for e in exact.joint}
-    print(
-        f"\n{title}: {len(keys)} effects on {exact.samples} feeds, the sketch on {sketch.samples} ({exact.measure}); a pass of the twin takes {twin:.2f} s, of ONNX Runtime {engine:.2f} s"
-    )
+    print(f"\n{title}: {len(keys)} effects on {exact.samples} feeds, the sketch on {sketch.samples} ({exact.measure})")
+    print(f"  a pass of the twin takes {twin:.2f} s, of ONNX Runtime {engine:.2f} s")
     print(
         f"  sketch: {drawing / twin:.1f} passes of the twin, {drawing / engine:.1f} of ONNX Runtime ({drawing:.2f} s; {whole:.2f} s with all that goes before)"
     )
