@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.network]
 def report(tmp_path_factory):
     from quant.api import run
 
-    return run("ocr-lines", output=tmp_path_factory.mktemp("ocr-lines"), overrides=["schemes=[int8]", "latency.requests=5"]).report
+    return run("ocr-lines", output=tmp_path_factory.mktemp("ocr-lines"), overrides=["schemes=[int8]", "plan=null", "latency.requests=5"]).report
 
 
 def lines():
