@@ -108,6 +108,8 @@ class StageCache:
             sound = False
         if sound:
             self._sound.add(place)
+            with suppress(OSError):  # when it was last used, for who makes room; a cache that is only read does without
+                (place / KEY_FILE).touch()
         else:
             _discard(place, seen)
         return sound
