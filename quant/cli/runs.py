@@ -88,7 +88,7 @@ def evaluate(recipe: Recipe, overrides: Overrides = None, trust_code: Trust = Fa
 
     values = measure(recipe, overrides=overrides or [], trust_code=trust_code)
     if as_json:
-        sys.stdout.write(json.dumps(values, indent=2, sort_keys=True) + "\n")
+        sys.stdout.write(json.dumps(dict(values), indent=2, sort_keys=True) + "\n")
         return
     for name, value in values.items():
         out.print(f"{plain(name)}: {value:.6g}")
