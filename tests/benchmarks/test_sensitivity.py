@@ -173,7 +173,7 @@ def compared(title, found, monkeypatch, least):
 
 @pytest.fixture(scope="module")
 def encoder():
-    bound, made = prepared("text-sentiment", ["model.head=null", "evaluation.metrics=[]"])
+    bound, made = prepared("text-sentiment", ["model.head=null", "evaluation.metrics=[]", "plan=null", "data.splits.search=900"])
     return made, made.feeding(bound, BATCH)
 
 
