@@ -22,6 +22,7 @@ from quant.engine.inspection import Inspection, inspect
 from quant.engine.ladder import ladder
 from quant.engine.loading import load_model
 from quant.engine.mixing.exploring import Planned, plan_of, profile_of
+from quant.engine.mixing.repricing import repriced
 from quant.engine.modelopt import FromModelOpt, from_modelopt
 from quant.engine.own_loop import trainable_module
 from quant.engine.prepare import prepare
@@ -173,20 +174,39 @@ def profile(recipe: Path | str, *, target: str | None = None, overrides: Sequenc
         return profile_of(workshop, target)
 
 
-def plan(recipe: Path | str, *, target: str | None = None, overrides: Sequence[str] = (), trust_code: bool = False) -> Planned:
+def plan(
+    recipe: Path | str,
+    *,
+    target: str | None = None,
+    profile: Path | str | None = None,
+    like: Path | str | None = None,
+    overrides: Sequence[str] = (),
+    trust_code: bool = False,
+) -> Planned:
     """The cheapest plan that mixes formats and passes on the recipe's search samples; evaluation samples are not looked at.
+
+    With a profile that was saved no plan is measured: it is the cheapest by prediction, priced for the target.
 
     Args:
         recipe: A recipe file, or the name of a shipped recipe.
         target: Title of one of its targets; the first when not given.
+        profile: What `profile` found and was saved, for this target or for one that writes the same codes.
+        like: With a profile: a plan whose predicted error is the most that is allowed; else `plan.max_error` or `plan.within` of the recipe says that.
         overrides: `KEY=VALUE` for recipe values.
         trust_code: Whether code that the recipe names may run.
 
     Raises:
-        QuantError: The recipe, the model or the data cannot be used, or no format is left to mix.
+        QuantError: The recipe, the model or the data cannot be used, no format is left to mix, or the profile is of something else.
     """
+    if profile is None and like is not None:
+        raise QuantError("`like` is for plans out of a profile", where=str(like), hint="give the profile, too")
+    for path in (profile, like):
+        if path is not None and not Path(path).is_file():
+            raise QuantError("no such file", where=str(path))
     with _workshop(recipe, _with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
-        return plan_of(workshop, target)
+        if profile is None:
+            return plan_of(workshop, target)
+        return repriced(workshop, target, Path(profile), like=None if like is None else Path(like))
 
 
 def apply(recipe: Path | str, *, plan: Path | str, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:

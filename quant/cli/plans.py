@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -14,6 +14,9 @@ from rich.table import Table
 
 from quant.cli.runs import show_run
 from quant.cli.shared import Json, Overrides, Recipe, Trust, app, out, plain
+
+if TYPE_CHECKING:
+    from quant.report.mixing import MixingRow
 
 _SHOWN = 20
 _NOTHING_PASSES = 1
@@ -63,6 +66,8 @@ def plan_command(
     *,
     target: Target = None,
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The plan, as YAML that may be edited.")] = Path("plan.yaml"),
+    profile: Annotated[Path | None, typer.Option("--profile", metavar="FILE", help="Plan by what `quant profile` wrote, and measure no plan.")] = None,
+    like: Annotated[Path | None, typer.Option("--like", metavar="FILE", help="With --profile: be predicted to be no worse than this plan.")] = None,
     overrides: Overrides = None,
     trust_code: Trust = False,
     as_json: Json = False,
@@ -70,10 +75,10 @@ def plan_command(
     """Find the cheapest plan that mixes formats and passes on search samples. Exit codes: 0 found, 1 none passes, 2 wrong input."""
     from quant.api import plan  # noqa: PLC0415 - `quant --help` stays quick
     from quant.core.files import refuse_folder  # noqa: PLC0415
-    from quant.report.mixing import mixing_sentence, step_rows  # noqa: PLC0415
+    from quant.report.mixing import mixing_sentence  # noqa: PLC0415
 
     refuse_folder(output)
-    found = plan(recipe, target=target, overrides=overrides or [], trust_code=trust_code)
+    found = plan(recipe, target=target, profile=profile, like=like, overrides=overrides or [], trust_code=trust_code)
     if found.choices is not None:
         found.save(output)
     if as_json:
@@ -81,15 +86,22 @@ def plan_command(
         sys.stdout.write(json.dumps(told, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
         raise typer.Exit(0 if found.choices is not None else _NOTHING_PASSES)
     out.print(f"[bold]{plain(mixing_sentence(found.row))}[/bold]", highlight=False)
-    table = Table("tried", "quantized", "predicted", "measured", f"cost, {found.row.unit}", "passes", box=box.SIMPLE_HEAD)
-    for row in step_rows(found.row.steps):
-        table.add_row(*map(plain, row[:-1]))
-    Console().print(table)
+    if found.row.steps:
+        _show_steps(found.row)
     for left in found.row.left_out:
         out.print(f"[dim]{plain(left.layer)}: {plain(' '.join(left.why))}[/dim]", highlight=False)
     if found.choices is None:
         raise typer.Exit(_NOTHING_PASSES)
     out.print(f"plan: {plain(str(output))}", highlight=False)
+
+
+def _show_steps(row: MixingRow) -> None:
+    from quant.report.mixing import step_rows  # noqa: PLC0415 - `quant --help` stays quick
+
+    table = Table("tried", "quantized", "predicted", "measured", f"cost, {row.unit}", "passes", box=box.SIMPLE_HEAD)
+    for cells in step_rows(row.steps):
+        table.add_row(*map(plain, cells[:-1]))
+    Console().print(table)
 
 
 @app.command("apply")

@@ -66,9 +66,10 @@ def change(dialect: Dialect, size: int, *, into: bool) -> ir.Model:
 def _codes(values: np.ndarray[Any, np.dtype[np.float32]], dialect: Dialect) -> np.ndarray[Any, np.dtype[Any]]:
     signed = dialect.activations.low < 0
     rounded = np.rint(values / np.float32(_SCALE)) + (0 if signed else 1 << 7)
-    return rounded.astype(np.int8 if signed else np.uint8)
+    codes: np.ndarray[Any, np.dtype[Any]] = rounded.astype(np.int8 if signed else np.uint8)
+    return codes
 
 
 def _constant(name: str, value: Any) -> ir.Value:
     tensor = ir.tensor(np.asarray(value), name=name)
-    return ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape(tensor.shape), const_value=tensor)
+    return ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=ir.Shape([]), const_value=tensor)

@@ -111,10 +111,10 @@ class Closing:
         ground: What plans stand on.
         reference: FP32 on the evaluation samples; None when no candidate is to come of it.
         uniform: What became of the schemes alone.
-        baseline: The FP32 artifact.
+        baseline: The FP32 artifact; None where no engine is asked what it takes.
     """
 
-    def __init__(self, workshop: Workshop, ground: Ground, reference: Baseline | None, uniform: Sequence[Outcome], baseline: Built) -> None:
+    def __init__(self, workshop: Workshop, ground: Ground, reference: Baseline | None, uniform: Sequence[Outcome], baseline: Built | None) -> None:
         self.workshop, self.ground, self.reference = workshop, ground, reference
         self.uniform = {o.scheme: o for o in uniform if o.target == ground.target}
         self.baseline = baseline

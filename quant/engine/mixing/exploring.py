@@ -72,7 +72,7 @@ def profile_of(workshop: Workshop, target: str | None) -> SensitivityProfile:
     Raises:
         QuantError: No format is left to mix, or the model or a sample cannot be used.
     """
-    ground, _ = _ground(workshop, target)
+    ground, _ = ground_of(workshop, target)
     return profiled(ground, Search(ground))
 
 
@@ -93,10 +93,13 @@ def closing_of(workshop: Workshop, target: str | None) -> Closing:
     Raises:
         QuantError: No format is left to mix, or the model or a sample cannot be used.
     """
-    ground, statistics = _ground(workshop, target)
-    baseline = workshop.build_baseline(ground.target)
-    uniform = [Outcome(title, ground.target, _built(workshop, ground, statistics, f)) for f, title in ground.titles.items()]
-    return Closing(workshop, ground, None, uniform, baseline)
+    ground, statistics = ground_of(workshop, target)
+    return Closing(workshop, ground, None, alone_on(workshop, ground, statistics), workshop.build_baseline(ground.target))
+
+
+def alone_on(workshop: Workshop, ground: Ground, statistics: Statistics) -> list[Outcome]:
+    """The schemes that are mixed, each alone: built, and not judged."""
+    return [Outcome(title, ground.target, _built(workshop, ground, statistics, f)) for f, title in ground.titles.items()]
 
 
 def _built(workshop: Workshop, ground: Ground, statistics: Statistics, number_format: str) -> Built:
@@ -104,7 +107,12 @@ def _built(workshop: Workshop, ground: Ground, statistics: Statistics, number_fo
     return workshop.build(title, ground.target, ground.plans[number_format], statistics.table_for(Job(title, ground.target)))
 
 
-def _ground(workshop: Workshop, target: str | None) -> tuple[Ground, Statistics]:
+def ground_of(workshop: Workshop, target: str | None) -> tuple[Ground, Statistics]:
+    """What plans of a target stand on, and what calibration sees.
+
+    Raises:
+        QuantError: There is no such target, or no format is left to mix.
+    """
     targets = list(workshop.bound.targets)
     chosen = target or targets[0]
     if chosen not in targets:

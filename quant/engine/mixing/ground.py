@@ -83,6 +83,11 @@ class Ground:
         return found or _nothing_seen(self.workshop)
 
     @property
+    def key_of_schemes(self) -> dict[str, Any]:
+        """Format -> the scheme that it is taken from, with its options."""
+        return {f: self.workshop.bound.use(title).model_dump(mode="json") for f, title in self.titles.items()}
+
+    @property
     def key(self) -> dict[str, Any]:
         """All that a plan's artifact depends on, besides the plan."""
         recipe = self.workshop.bound.loaded.recipe
@@ -90,7 +95,7 @@ class Ground:
             "model": self.workshop.prepared.digest,
             "improved": improvement_digest(self.base) if self.base.story.steps else None,
             "table": self.table.digest,
-            "schemes": {f: self.workshop.bound.use(title).model_dump(mode="json") for f, title in self.titles.items()},
+            "schemes": self.key_of_schemes,
             "calibrator": recipe.calibration.calibrator.model_dump(mode="json"),
             "target": recipe.targets[list(self.workshop.bound.targets).index(self.target)].model_dump(mode="json"),
             "version": self.engine.available().version,

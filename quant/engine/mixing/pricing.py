@@ -43,12 +43,12 @@ class Prices:
     notes: tuple[str, ...] = ()
 
 
-def priced(ground: Ground, baseline: Built, uniform: Mapping[str, Outcome | None]) -> Prices:
+def priced(ground: Ground, baseline: Built | None, uniform: Mapping[str, Outcome | None]) -> Prices:
     """Costs of every layer in every format that may be mixed.
 
     Args:
         ground: What plans stand on.
-        baseline: The FP32 artifact.
+        baseline: The FP32 artifact; None where no engine is asked what it takes.
         uniform: Format -> what became of it alone; None where it was not tried.
 
     Raises:
@@ -71,7 +71,7 @@ def priced(ground: Ground, baseline: Built, uniform: Mapping[str, Outcome | None
     return Prices(dict(sorted(tables.items(), reverse=True)), tuple(notes))
 
 
-def _time(ground: Ground, setting: Setting, baseline: Built, uniform: Mapping[str, Outcome | None], feeds: Any) -> CostTable:
+def _time(ground: Ground, setting: Setting, baseline: Built | None, uniform: Mapping[str, Outcome | None], feeds: Any) -> CostTable:
     chosen: CostModel | None = ground.bound.costs
     if chosen is None:
         chosen = COSTS.make(_ROOFLINE if ground.engine.ahead_of_time or not isinstance(ground.engine, Profiles) else _MEASURED)
@@ -81,6 +81,7 @@ def _time(ground: Ground, setting: Setting, baseline: Built, uniform: Mapping[st
     engine = ground.engine
     if not isinstance(engine, Profiles):
         raise TargetError(f"{ground.target} does not tell what its kernels take", hint="take `costs: roofline`")
+    assert baseline is not None, "an engine that runs here is asked for FP32's times, too"
     built = {FLOAT: baseline} | {f: out.built for f, out in uniform.items() if out is not None and out.built is not None}
     if missing := [f for f in ground.titles if f not in built]:
         raise PlanError(f"there is no time of {missing[0]}: its artifact could not be made")

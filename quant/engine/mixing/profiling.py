@@ -7,6 +7,7 @@ from pathlib import Path
 from quant.core.sensitivity import SensitivityProfile
 from quant.engine.mixing.binding import TITLE
 from quant.engine.mixing.ground import Ground
+from quant.engine.mixing.provenance import provenance
 from quant.engine.mixing.searching import Search
 from quant.stages.profile import Profiling, profile
 
@@ -35,7 +36,8 @@ def profiled(ground: Ground, search: Search) -> SensitivityProfile:
             given=ground.base.ranges,
             digest=workshop.prepared.digest,
         )
-        profile(ground.base.path, work, table=ground.table, estimator=ground.bound.estimator).save(folder / _PROFILE)
+        found = profile(ground.base.path, work, table=ground.table, estimator=ground.bound.estimator)
+        found.model_copy(update={"keys": {**found.keys, **provenance(ground, search.samples.digest)}}).save(folder / _PROFILE)
 
     key = {"ground": ground.key, "samples": search.samples.digest, "few": len(search.few), "estimator": plan.estimator.model_dump(mode="json")}
     key = {**key, "batch": recipe.calibration.batch_size, "measures": [str(measure) for measure in search.measures]}

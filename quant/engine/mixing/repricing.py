@@ -1,0 +1,73 @@
+"""A saved profile, priced for a target: the cheapest plan by what was measured before, without another measurement of what layers do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from quant.core.sensitivity import SensitivityProfile
+from quant.engine.candidates import Workshop
+from quant.engine.mixing.closing import Closing
+from quant.engine.mixing.exploring import Planned, alone_on, ground_of
+from quant.engine.mixing.ground import FLOAT, Ground
+from quant.engine.mixing.plan_file import read_plan
+from quant.engine.mixing.pricing import priced
+from quant.engine.mixing.provenance import check_profile, provenance
+from quant.engine.mixing.searching import Search
+from quant.errors import PlanError
+from quant.planner.front import front
+from quant.planner.loop import Closed
+from quant.planner.moves import quantizes
+from quant.planner.problem import ERROR, Goal, Problem
+from quant.planner.solve import solve
+from quant.report.words import count
+from quant.targets import Profiles
+
+
+def repriced(workshop: Workshop, target: str | None, profile: Path, *, like: Path | None = None) -> Planned:
+    """The cheapest plan for a target by a profile that was saved; nothing is measured but, where its engine runs here, what its kernels take.
+
+    Args:
+        workshop: The recipe, its model and data.
+        target: Title of the target; the first when not given.
+        profile: What `quant profile` wrote, for this target or one that writes the same codes.
+        like: A plan whose predicted error is the most that is allowed; without, the recipe's `plan.max_error` or `plan.within` says that.
+
+    Raises:
+        PlanError: The profile is stale or of other codes, nothing says what is allowed, or no plan keeps to it.
+        QuantError: A file cannot be read.
+    """
+    ground, statistics = ground_of(workshop, target)
+    spec = ground.bound.spec
+    known = SensitivityProfile.load(profile)
+    check_profile(known, profile, now=provenance(ground, Search(ground).samples.digest), target=ground.target)
+    if like is None and spec.max_error is None and not spec.within:
+        hint = "give a plan that passed elsewhere with `--like`, or set `plan.max_error` or `plan.within`"
+        raise PlanError("nothing is measured, so that gates cannot tell a good plan", where=str(profile), hint=hint)
+    in_engine = not ground.engine.ahead_of_time and isinstance(ground.engine, Profiles)
+    uniform = alone_on(workshop, ground, statistics) if in_engine else []
+    closing = Closing(workshop, ground, None, uniform, workshop.build_baseline(ground.target) if in_engine else None)
+    closing.profile = known
+    closing.prices = priced(ground, closing.baseline, {f: closing.uniform.get(title) for f, title in ground.titles.items()})
+    problem = closing.problem()
+    goal, told = _goal(ground, problem, like)
+    found = solve(problem, goal)
+    closed = Closed(found.choices, (), front(problem, cost=spec.minimize), problem, in_time=True)
+    if not quantizes(found.choices):
+        return Planned(None, closing.row(closed, None, f"No quantization is {told}."), workshop.prepared.digest, ground.target)
+    quantized = sum(f != FLOAT for f in found.choices.values())
+    ended = f"Of plans {told}: {quantized} of {count(len(found.choices), 'layer')} quantized, predicted by {profile.name}; no plan was measured."
+    return Planned(found.choices, closing.row(closed, found.choices, ended), workshop.prepared.digest, ground.target)
+
+
+def _goal(ground: Ground, problem: Problem, like: Path | None) -> tuple[Goal, str]:
+    """(What is wanted, the same in words)."""
+    spec = ground.bound.spec
+    if like is not None:
+        most = problem.error(read_plan(like, ground)).value
+        return Goal(minimize=spec.minimize, within={ERROR: most}), f"predicted to be no worse than {like.name} (error {most:.3g}) the cheapest"
+    if spec.within:
+        whole = dict.fromkeys(problem.effects, FLOAT)
+        budgets: dict[str, float] = {name: share * problem.costs[name].total(whole) for name, share in spec.within.items()}
+        return Goal(minimize=ERROR, within=budgets), "within the budgets the most accurate"
+    assert spec.max_error is not None, "one of three"
+    return Goal(minimize=spec.minimize, within={ERROR: spec.max_error}), f"predicted to have an error of at most {spec.max_error:g} the cheapest"
