@@ -11,11 +11,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
 from quant.core.progress import progress
 from quant.data.samples import Samples
+from quant.graph.importing.clean_up import remove_unused
 from quant.graph.layers import Layer
-from quant.graph.model import read_model
+from quant.graph.model import opset, read_model
 from quant.graph.patches import cut_rows, matrices, same_rows
 from quant.graph.probes import add_outputs
 from quant.graph.runtime import Runtime
@@ -23,7 +25,10 @@ from quant.stages.running import Array, Feeding, Outputs, run_samples
 from quant.transforms import Extremes, Rows
 
 Floats = npt.NDArray[np.float32]
+Doubles = npt.NDArray[np.float64]
 Cut = TypeVar("Cut")
+_AXES_ARE_AN_INPUT = 18
+"""The operator set from which ReduceMean takes its axes as an input."""
 _INPUT_ROWS = 4096
 """Rows of what a layer multiplies, about as many as may be needed to tell how 1,536 channels move together."""
 _INPUT_BYTES = 1 << 29
@@ -75,6 +80,46 @@ def gather_inputs(path: Path, samples: Samples, layers: Collection[Layer], feedi
             yield alike[key], np.concatenate([part.pop(key) for part in parts], axis=1)[:, :_INPUT_ROWS]
 
 
+def gather_means(model: ir.Model, tensors: Mapping[str, int], folder: Path, samples: Samples, feeding: Feeding) -> dict[str, Doubles]:
+    """Mean of each channel of tensors of a graph, every feed counted alike; the same whatever the number of threads.
+
+    Args:
+        model: The graph; it stays as it is.
+        tensors: Name -> axis of its channels.
+        folder: Where external data of the graph lie.
+        samples: Calibration samples.
+        feeding: How samples go in.
+
+    Returns:
+        Name -> float64 `[channels]`.
+    """
+    watched = model.clone()
+    graph = watched.graph
+    values = {str(v.name): v for node in graph for v in node.outputs}
+    if not feeding.state:  # nothing behind the tensors need be computed
+        graph.outputs.clear()
+    means = {}
+    for number, (name, axis) in enumerate(sorted(tensors.items())):
+        mean = _mean(values[name], axis, opset(watched), f"quant_mean_{number}")
+        graph.extend(mean)
+        graph.outputs.append(mean[-1].outputs[0])
+        means[f"quant_mean_{number}"] = name
+    remove_unused(watched)
+    parts = _taken(Runtime(watched, folder=folder, optimize=False), samples, feeding, lambda _, outputs: {means[n]: outputs[n] for n in means})
+    return {name: np.mean([part[name] for part in parts], axis=0, dtype=np.float64) for name in tensors}
+
+
+def _mean(value: ir.Value, axis: int, version: int, name: str) -> list[ir.Node]:
+    """Nodes that give the mean of `value` over all axes but one, as `name`."""
+    assert value.shape is not None, "what layers give has a rank"
+    others = [a for a in range(len(value.shape)) if a != axis % len(value.shape)]
+    made = ir.Value(name=name)
+    if version < _AXES_ARE_AN_INPUT:
+        return [ir.node("ReduceMean", [value], {"axes": others, "keepdims": 0}, outputs=[made])]
+    axes = ir.node("Constant", [], {"value": ir.tensor(np.array(others, np.int64))}, outputs=[ir.Value(name=f"{name}_axes")])
+    return [axes, ir.node("ReduceMean", [value, axes.outputs[0]], {"keepdims": 0}, outputs=[made])]
+
+
 def _feeds(samples: Samples) -> int:
     return max(1, sum(len(sample.feeds) for sample in samples))
 
@@ -98,14 +143,18 @@ def _pass(path: Path, samples: Samples, tensors: Collection[str], feeding: Feedi
     model = read_model(path)
     inputs = {str(v.name) for v in model.graph.inputs}
     add_outputs(model, sorted(name for name in tensors if name not in inputs))
-    runtime = Runtime(model, folder=path.parent)
+    return _taken(Runtime(model, folder=path.parent), samples, feeding, lambda feed, outputs: cut({n: feed[n] if n in inputs else outputs[n] for n in tensors}))
+
+
+def _taken(runtime: Runtime, samples: Samples, feeding: Feeding, take: Callable[[Mapping[str, Array], Mapping[str, Array]], Cut]) -> list[Cut]:
+    """What `take` takes of every feed and what the model gives for it, in the order of the feeds' contents."""
     found: list[tuple[bytes, Cut]] = []
     keep = {spec.name for spec in feeding.signature.outputs}
     lock = Lock()
 
     def collect(feed: Mapping[str, Array]) -> Outputs:
         outputs = runtime.run(feed)
-        chosen = cut({name: feed[name] if name in inputs else outputs[name] for name in tensors})
+        chosen = take(feed, outputs)
         with lock:
             found.append((_key(feed), chosen))
         return {name: array for name, array in outputs.items() if name in keep}

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 
 from quant.core.dialect import Dialect
 from quant.core.documents import Document, PrecisionPlan
@@ -25,7 +26,7 @@ from quant.data.span import Span
 from quant.graph.model import drop_unused_weights, read_model, write_model
 from quant.graph.runtime import Runtime
 from quant.schemes import Scheme, on_grids_of
-from quant.stages.activations import gather_inputs, gather_rows
+from quant.stages.activations import gather_inputs, gather_means, gather_rows
 from quant.stages.apply import apply
 from quant.stages.calibrate import calibrate
 from quant.stages.running import Array, Feeding, run_samples
@@ -192,7 +193,14 @@ def _transformed(best: Improved, transform: Transform, work: Work, ranges: Mappi
     tensors = transform.tensors(model, setting)
     guides = _guides(work)
     rows = gather_rows(best.path, guides, tensors, work.feeding, rows=_ROWS) if tensors else {}
-    change = transform.apply(model, setting, Seen(rows, partial(gather_inputs, best.path, guides, feeding=work.feeding), ranges))
+    seen = Seen(
+        rows,
+        partial(gather_inputs, best.path, guides, feeding=work.feeding),
+        ranges,
+        quantized=lambda: _quantized(best, work)[0],
+        means=partial(gather_means, folder=best.path.parent, samples=guides, feeding=work.feeding),
+    )
+    change = transform.apply(model, setting, seen)
     if change.ranges:
         return replace(best, ranges={**best.ranges, **change.ranges}), change
     if not change.layers:
@@ -214,9 +222,15 @@ def _calibrated(path: Path, work: Work, before: CalibrationTable) -> Calibration
 
 def _error(found: Improved, work: Work, wanted: Sequence[dict[str, Array]], samples: Samples) -> tuple[float, dict[str, Range]]:
     """Squared error of the quantized model, as a share of the square of what is wanted, and the ranges of its tensors."""
-    dialect = replace(work.dialect, body="fp32")  # what a transform is for does not depend on the type of the rest
-    model, _, ranges = apply(found.path, work.scheme, plan=work.plan, table=found.table, calibrator=work.calibrator, dialect=dialect, given=found.ranges)
+    model, ranges = _quantized(found, work)
     return _relative_error(_outputs(Runtime(model, folder=found.path.parent, optimize=False), samples, work.feeding), wanted), ranges
+
+
+def _quantized(found: Improved, work: Work) -> tuple[ir.Model, dict[str, Range]]:
+    """The quantized graph, the rest in FP32 (what a transform is for does not depend on its type), and the ranges of its tensors."""
+    dialect = replace(work.dialect, body="fp32")
+    model, _, ranges = apply(found.path, work.scheme, plan=work.plan, table=found.table, calibrator=work.calibrator, dialect=dialect, given=found.ranges)
+    return model, ranges
 
 
 def _outputs(runtime: Runtime, samples: Samples, feeding: Feeding) -> list[dict[str, Array]]:

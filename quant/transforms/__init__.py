@@ -57,6 +57,10 @@ class Rows:
     whole: Extremes
 
 
+Doubles = npt.NDArray[np.float64]
+Means = Callable[[ir.Model, Mapping[str, int]], dict[str, Doubles]]
+"""A graph with the model's inputs, tensor -> its axis of channels -> tensor -> mean of each channel over calibration samples, float64 `[channels]`."""
+
 Inputs = Callable[[Collection[Layer]], Iterator[tuple[list[Layer], npt.NDArray[np.float32]]]]
 """Layers (each `quant.graph.patches.is_product`) -> those that multiply the same rows, with rows of all samples, float32 `[groups, rows, in]`."""
 
@@ -69,11 +73,15 @@ class Seen:
         rows: Tensor -> rows of it, for all that `Transform.tensors` asked for.
         inputs: Gives what layers multiply; rows of samples are in no order that means anything, those of one sample together.
         ranges: Tensor -> range that it is to be quantized in, as far as is known now.
+        quantized: Writes the model as it is, quantized, the rest in FP32; names of tensors and layers are the model's.
+        means: Runs a graph, and gives means of its tensors; every sample counts alike.
     """
 
     rows: Mapping[str, Rows]
     inputs: Inputs
     ranges: Mapping[str, Range]
+    quantized: Callable[[], ir.Model]
+    means: Means
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,12 @@ from threadpoolctl import threadpool_limits
 from quant.core.formats import slice_extremes
 from quant.core.registry import Options as PluginOptions
 from quant.graph.layers import Layer
-from quant.graph.model import add_initializer, constant
+from quant.graph.model import add_initializer
 from quant.graph.names import Names
 from quant.graph.scaling import rows_in
 from quant.transforms import TRANSFORMS, Change, Seen, Setting
 from quant.transforms.products.inputs import products
-
-_MATRIX = 2
+from quant.transforms.products.rows import added_row
 
 
 @TRANSFORMS.add
@@ -48,7 +47,7 @@ class BiasCorrection:
 
     def apply(self, model: ir.Model, setting: Setting, seen: Seen) -> Change:
         """Correct every row that is added to a product of the plan."""
-        rows = {layer.name: found for layer in products(model, setting) if (found := _row(layer)) is not None}
+        rows = {layer.name: found for layer in products(model, setting) if (found := added_row(layer)) is not None}
         names = Names(model.graph)
         done: dict[str, str] = {}
         with threadpool_limits(1):  # sums over several threads depend on their number
@@ -70,18 +69,3 @@ def _rounding(layer: Layer, setting: Setting) -> npt.NDArray[np.float64]:
     axis = 1 if setting.per_channel else None
     params = grid.params(*slice_extremes(weights, axis))
     return grid.dequantize(grid.quantize(weights, params, axis), params, axis).astype(np.float64) - weights
-
-
-def _row(layer: Layer) -> tuple[ir.Node, int, npt.NDArray[np.float32]] | None:
-    """(Add, position of the row, row) of what is added to the product of a MatMul of three axes or more; None when there is no such row."""
-    product = layer.node.outputs[0]
-    readers = list(product.uses())
-    if layer.op != "MatMul" or product.shape is None or len(product.shape) <= _MATRIX or product.is_graph_output() or len(readers) != 1:
-        return None
-    add, position = readers[0]
-    if add.op_type != "Add" or add.graph is not layer.node.graph:
-        return None
-    row, shape = constant(add.inputs[1 - position]), layer.weight_shape
-    if row is None or shape is None or row.shape != shape[1:] or row.dtype != np.float32:
-        return None
-    return add, 1 - position, row

@@ -13,8 +13,8 @@ from quant.data.samples import Sample
 from quant.graph.layers import find_layers
 from quant.graph.model import read_model, signature, write_model
 from quant.graph.runtime import Runtime
-from quant.schemes import SCHEMES
-from quant.stages.activations import gather_inputs, gather_rows
+from quant.schemes import SCHEMES, Evidence
+from quant.stages.activations import gather_inputs, gather_means, gather_rows
 from quant.stages.running import Feeding
 from quant.targets import TARGETS
 from quant.transforms import TRANSFORMS, Seen, Setting
@@ -60,8 +60,24 @@ def work(proto, tmp_path, kind, **options):
 
     ranges = {n: Range(float(found.whole.low.min()) * 0.9, float(found.whole.high.max()) * 0.9) for n, found in extremes.items()}
     return SimpleNamespace(
-        path=path, transform=transform, setting=setting, seen=Seen(rows, lambda layers: gather_inputs(path, samples, layers, feeding), ranges)
+        path=path,
+        transform=transform,
+        setting=setting,
+        seen=Seen(
+            rows,
+            lambda layers: gather_inputs(path, samples, layers, feeding),
+            ranges,
+            quantized=lambda: written(path, scheme, plan, needs.known, ranges),
+            means=lambda model, tensors: gather_means(model, tensors, path.parent, samples, feeding),
+        ),
     )
+
+
+def written(path, scheme, plan, known, ranges):
+    """The quantized graph of a model."""
+    model = read_model(path)
+    scheme.apply(model, plan, Evidence({**known, **ranges}, {}, {}, {}), DIALECT)
+    return model
 
 
 def shaped(model, name):
