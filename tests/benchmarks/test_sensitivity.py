@@ -203,3 +203,18 @@ def test_a1_alike_in_rank(monkeypatch):
     classes = {spec.name for spec in feeding.signature.outputs}
     found = case(made.path, feeding, FirstSamples(roles["calibration"], 32), search, {"int8": SCHEMES.make("int8")}, classes=classes)
     compared("A1", found, monkeypatch, 0.9)
+
+
+def test_c1_alike_in_rank(monkeypatch):
+    """A language model: effects are divergences of what it foretells. Windows of the recipe's own calibration texts, few, for the exact ones take long."""
+    from quant.data.first import FirstSamples
+    from quant.data.span import Span
+    from quant.schemes import SCHEMES
+
+    bound, made = prepared("language-model", ["data.splits.calibration.samples=20", "data.inputs.length=96", "data.splits.calibration.data.inputs.length=96"])
+    windows = made.data.roles["calibration"]
+    feeding = made.feeding(bound, 1)
+    classes = {spec.name for spec in feeding.signature.outputs if spec.dtype == "float32"}
+    schemes = {"int8": SCHEMES.make("int8")}
+    found = case(made.path, feeding, FirstSamples(windows, 8), Span(windows, 8, len(windows)), schemes, classes=classes)
+    compared("C1", found, monkeypatch, 0.9)
