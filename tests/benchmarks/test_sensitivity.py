@@ -13,7 +13,7 @@ import pytest
 pytestmark = [pytest.mark.benchmark, pytest.mark.slow, pytest.mark.network]
 
 PASSES = 4
-TEXTS, BATCH, PLACES = 128, 32, 128
+TEXTS, BATCH, PLACES = 128, 16, 128
 PICTURES = Path(__file__).resolve().parents[3] / "shared" / "data" / "imagenet-sample"
 """Labelled pictures beside the repository, when there are any; the 20 that come with the recipe are too few to rank layers by."""
 
