@@ -5,6 +5,8 @@
 Other tools run in environments of their own, given by the interpreters in `QUANT_PEERS` (`nncf=/path/bin/python,modelopt=/path/bin/python`); those that
 are not there are left out and said. All are timed in turns, in one thread, on the same requests. A point of a peer is matched when one of ours is at least as
 fast (unless both 95 % intervals say that it is slower) and at least as accurate, within one standard error of the paired difference.
+
+All points are drawn, too: a report with the peers among the candidates is written into `QUANT_FRONT`, if that names a folder.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -44,14 +47,18 @@ class Point:
 
     ours: bool
     right: np.ndarray
-    ratio: float
-    low: float
-    high: float
+    time: Any
+    verdict: Any
 
     @property
     def accuracy(self):
         """Share of samples that it has right."""
         return float(self.right.mean())
+
+    @property
+    def seconds(self):
+        """Time over FP32's, with its interval, for people."""
+        return f"{self.time.ratio:.3f} ({self.time.ratio_lower:.3f} to {self.time.ratio_upper:.3f})"
 
 
 TEXTS = Case("text-sentiment", "transformer", ("schemes=[int8, int8-dynamic]", "plan={schemes: [int8]}", "gate.max_drop=0.005", "latency.requests=5"))
@@ -123,6 +130,7 @@ def prepared(case, engines):
 def points(case, folder):
     """Engine -> name -> point."""
     import quant
+    from evaluators.gate import gate
     from quant.stages.measure import measure_latency, requests
     from quant.targets import TARGETS
 
@@ -145,14 +153,45 @@ def points(case, folder):
         sessions = {name: session_of(engine, place / main_of(place)) for name, place in files.items()}
         sessions |= {title: session_of(engine, path) for (where, title), path in others.items() if where == engine}
         times = measure_latency(sessions, asked, rounds=ROUNDS, warmup=WARMUP, baseline=FP32, batch_size=1)
-        found[engine] = {
-            name: Point(name in files, right_of(session.run, shop), times[name].ratio, times[name].ratio_lower, times[name].ratio_upper)
-            for name, session in sessions.items()
-        }
+        right = {name: right_of(session.run, shop) for name, session in sessions.items()}
+        metric, limit = next(iter(shop.bound.metrics.values())), ran.report.candidates[0].gates[0].verdict.limit
+
+        def judged(name, right=right, metric=metric, limit=limit):
+            columns = {one: values[:, None] for one, values in right.items()}
+            return gate(metric, columns[FP32], candidate=columns[name], groups=np.arange(len(right[name])), max_drop=limit)
+
+        found[engine] = {name: Point(name in files, right[name], times[name], judged(name)) for name in sessions}
         for row in ran.report.timings.mixing:
             if row.target == engine:
                 print(f"  {engine}: {row.ended}")
+    draw(ran.report, found)
     return found
+
+
+def draw(report, found):
+    """Write the report with all points as candidates, all timed in the same turns."""
+    from quant.report.document import Candidate, LatencyRow
+    from quant.report.gate_row import GateRow
+    from quant.report.write import write_report
+
+    if "QUANT_FRONT" not in os.environ:
+        return
+    rows, times = [], []
+    for engine, points_of in found.items():
+        for name, point in points_of.items():
+            t, title = point.time, name if point.ours else f"{name} (peer)"
+            quantiles = {"p50_ms": t.p50_ms, "p90_ms": t.p90_ms, "p99_ms": t.p99_ms, "throughput_per_s": t.throughput_per_s}
+            times.append(LatencyRow(scheme=title, target=engine, ratio=t.ratio, ratio_low=t.ratio_lower, ratio_high=t.ratio_upper, **quantiles))
+            gates = (GateRow(metric="accuracy", direction="higher", unit="share", verdict=point.verdict),)
+            told = {"verdict": point.verdict.decision, "gates": gates, "latency_ratio": t.ratio, "drop": point.verdict.drop, "value": point.accuracy}
+            own = next((c for c in report.candidates if point.ours and (c.scheme, c.target) == (name, engine)), None)
+            if name != FP32:
+                told = {**told, "drop_upper": point.verdict.drop_upper, "metric": "accuracy"}
+                rows.append((own or Candidate(scheme=title, target=engine, status="measured")).model_copy(update=told))
+    timings = report.timings.model_copy(update={"latency": tuple(times)})
+    folder = Path(os.environ["QUANT_FRONT"]) / report.name
+    folder.mkdir(parents=True, exist_ok=True)
+    print(*write_report(report.model_copy(update={"candidates": tuple(rows), "timings": timings}), folder))
 
 
 def main_of(place):
@@ -163,7 +202,7 @@ def main_of(place):
 def matches(ours, theirs):
     """Whether one of our points is as fast and as accurate as a peer's, within what is noise."""
     difference = theirs.right - ours.right
-    return ours.low <= theirs.high and difference.mean() <= difference.std() / np.sqrt(len(difference))
+    return ours.time.ratio_lower <= theirs.time.ratio_upper and difference.mean() <= difference.std() / np.sqrt(len(difference))
 
 
 @pytest.mark.parametrize("case", [TEXTS, pytest.param(IMAGES, marks=pytest.mark.skipif(not PICTURES.is_dir(), reason=f"no labelled pictures in {PICTURES}"))])
@@ -171,9 +210,8 @@ def test_no_peer_has_a_point_that_ours_do_not_match(case, tmp_path):
     beaten = []
     for engine, found in points(case, tmp_path).items():
         print(f"  {engine:12} {'':14} {'accuracy':>9} {'time, FP32 = 1':>24}")
-        for name, point in sorted(found.items(), key=lambda pair: pair[1].ratio):
-            told = f"{point.ratio:.3f} ({point.low:.3f} to {point.high:.3f})"
-            print(f"  {'' if point.ours else '(peer)':12} {name:14} {100 * point.accuracy:8.2f} % {told:>24}")
+        for name, point in sorted(found.items(), key=lambda pair: pair[1].time.ratio):
+            print(f"  {'' if point.ours else '(peer)':12} {name:14} {100 * point.accuracy:8.2f} % {point.seconds:>24}")
         own = [point for point in found.values() if point.ours]
         beaten += [f"{name} on {engine}" for name, point in found.items() if not point.ours and not any(matches(mine, point) for mine in own)]
     assert not beaten
