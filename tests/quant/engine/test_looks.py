@@ -202,3 +202,11 @@ def test_a_plan_that_fails_on_the_evaluation_samples_gives_back_what_recovers_mo
     assert [step.passes for step in row.steps if step.action == "look"] == [False, True]
     assert found["mixed"].gates[0].verdict.confidence == pytest.approx(1 - 0.05 / 5)
     assert "the one of look 2 does" in row.ended
+
+
+@pytest.mark.slow
+def test_a_plan_that_passed_in_a_second_look_is_validated_as_strictly_as_it_was_judged(treacherous):
+    done = quant.run(treacherous.recipe, output=treacherous.output)
+    found = quant.validate(done.folder, data=treacherous.recipe, candidate="mixed", load_s=0.3)
+    said = {check.check: check for check in found.checks}
+    assert (said["report"].status, said["gate"].status) == ("ok", "ok"), found.sentence
