@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calibrators import CALIBRATORS
 from quant.core.shown.table import text
 from quant.engine.mixing.study import Study, study
 from quant.engine.run import Run
@@ -77,11 +78,19 @@ class Explorer:
         self._order = self._dropdown("sort by", pictures.ORDERS, pictures.ORDERS[0])
         self._format = self._dropdown("format", (_ALL, *(f for f in state.formats if f != "fp32")), _ALL)
         self._find = w.Text(placeholder="find a layer", continuous_update=False, layout=w.Layout(width="auto", flex="1 1 120px"))
-        self._layer = w.Dropdown(options=[(name, n) for n, name in enumerate(state.layers)], value=0, description="layer", layout=w.Layout(width="100%"))
+        self._layer = w.Dropdown(
+            options=[(name, n) for n, name in enumerate(state.layers)],
+            value=0,
+            description="layer",
+            layout=w.Layout(width="auto", flex="1 1 320px", min_width="0"),
+            style={"description_width": "auto"},
+        )
         self._choice = w.ToggleButtons(options=[("fp32", "fp32")], value="fp32", style={"button_width": "auto"})
-        self._page, self._weights_page, self._inputs = w.HTML(), w.HTML(), w.VBox()
+        self._page, self._weights_page, self._inputs, self._progress = w.HTML(), w.HTML(), w.VBox(), w.Output()
         self._bars, self._front = self._figure(pictures.sensitivity(state, self._rows(), self._formats())), self._figure(pictures.front_chart(state))
-        self._weights = w.VBox()
+        # Figures stay where they are, and are only drawn anew: one that is put into a page later does not find its width.
+        self._weights = self._figure(pictures.histogram_figure("Weights", None))
+        self._reads: list[tuple[Any, Any]] = []
         self._path = w.Text(value=_PLAN_FILE, description="file", layout=w.Layout(width="auto", flex="1 1 200px"))
         self._save = self._button("Save plan", "write it as YAML, for quant apply", self._on_save)
         self._watch()
@@ -98,16 +107,15 @@ class Explorer:
 
         head = f"{self.state.study.name} on {self.state.study.ground.target}"
         title = w.HTML(f'<h3 style="margin:4px 0;color:inherit;overflow-wrap:anywhere">{text(head)}</h3>')
-        left = column(row(self._order, self._format, self._find), self._bars)
-        right = column(self._layer, self._choice, self._page)
-        glass = w.Box(
-            [column(self._weights, self._weights_page), column(self._inputs)],
-            layout=w.Layout(display="flex", flex_flow="row wrap", align_items="flex-start", width="100%"),
-        )
-        upper = w.Box([left, right], layout=w.Layout(display="flex", flex_flow="row wrap", align_items="flex-start", width="100%"))
-        lower = w.Box([column(self._front), column(self._measured)], layout=w.Layout(display="flex", flex_flow="row wrap", width="100%"))
+
+        def columns(*children: Any) -> Any:
+            return w.Box(children, layout=w.Layout(display="flex", flex_flow="row wrap", align_items="flex-start", width="100%"))
+
         controls = row(self._budget, self._cost, *self._presets, self._measure)
-        parts = [title, self._prediction, controls, upper, glass, lower, row(self._path, self._save), self._said]
+        plan = columns(column(row(self._order, self._format, self._find), self._bars), column(self._front, self._measured))
+        glass = columns(column(self._page, self._weights, self._weights_page), column(self._inputs))
+        saving = row(self._path, self._save)
+        parts = [title, self._prediction, controls, row(self._layer, self._choice), saving, self._progress, self._said, plan, glass]
         whole = w.VBox(parts, layout=w.Layout(width="100%", overflow="hidden"))
         whole.add_class("quant-explorer")
         return whole
@@ -203,7 +211,7 @@ class Explorer:
     def _on_measure(self, _button: Any) -> None:
         self._measure.disabled, self._measure.description = True, "Measuring …"
         try:
-            with self._told():
+            with self._told(), self._progress:
                 self.measure()
         finally:
             self._measure.disabled, self._measure.description = False, "Measure this plan"
@@ -264,9 +272,20 @@ class Explorer:
             view = self.state.view(self._name)
             self._page.value = pages.layer_html(self.state, view)
             self._weights_page.value = pages.weights_html(view)
-            self._weights.children = [self._figure(pictures.histogram_figure("Weights", view.weights.histogram))] if view.weights is not None else []
-            parts = []
-            for read in view.inputs:
-                parts.append(self._figure(pictures.histogram_figure(f"What it reads: {read.tensor}", read.histogram, read.choices)))
-                parts.append(self._w.HTML(pages.input_html(self.state, read)))
-            self._inputs.children = parts
+            _redraw(self._weights, pictures.histogram_figure("Weights", view.weights.histogram if view.weights is not None else None))
+            most = len(CALIBRATORS.kinds())
+            while len(self._reads) < len(view.inputs):
+                self._reads.append((self._figure(pictures.histogram_figure("", None, most=most)), self._w.HTML()))
+            for (figure, page), read in zip(self._reads, view.inputs, strict=False):
+                _redraw(figure, pictures.histogram_figure(f"What it reads: {read.tensor}", read.histogram, read.choices, most=most))
+                page.value = pages.input_html(self.state, read)
+            self._inputs.children = [widget for pair in self._reads[: len(view.inputs)] for widget in pair]
+
+
+def _redraw(shown: Any, drawn: Any) -> None:
+    """Put what is in one figure into another, of as many traces, that is shown already."""
+    with shown.batch_update():
+        for trace, one in zip(shown.data, drawn.data, strict=True):
+            trace.update(one.to_plotly_json() | {"x": one.x, "y": one.y})
+        shown.layout.update(drawn.layout.to_plotly_json())
+        shown.layout.autosize = True

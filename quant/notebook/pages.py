@@ -47,7 +47,7 @@ def priced(price: Price) -> str:
 
     Example:
         >>> priced(Price(3 << 20, "bytes", 0.25, False)), priced(Price(1.25, "ms", 0.5, True)), priced(Price(8.5, "bits", 0.27, False))
-        ('3.00 MiB', '1.25 ms', '8.5 bits')
+        ('3.0 MiB', '1.25 ms', '8.5 bits')
     """
     match price.unit:
         case "bytes":

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
 
 from quant.core.shown import Chart, Series
 from quant.core.shown.chart import COLOURS
@@ -42,7 +43,7 @@ def sensitivity(state: State, rows: Sequence[str], formats: Sequence[str]) -> Ch
         errors = [effects[layer][f].error for layer in mine]
         said = [f"{layer}: {f} adds {effects[layer][f].value:.3g} ± {effects[layer][f].error:.1g}; now in {state.choices[layer]}" for layer in mine]
         series.append(Series(f, [effects[layer][f].value for layer in mine], mine, errors, errors, said))
-    return Chart("Sensitivity: what each layer adds to the error", f"{state.study.profile.measure.replace('_', ' ')}", "", series, "bars")
+    return Chart("Sensitivity of layers", f"added error ({state.study.profile.measure.replace('_', ' ')})", "", series, "bars")
 
 
 def opacities(state: State, one: Series) -> list[float]:
@@ -78,25 +79,27 @@ def _floor(state: State) -> float:
     return 10.0 ** (math.floor(math.log10(min(errors))) - 1) if errors else 1e-12
 
 
-def histogram_figure(title: str, found: Histogram, choices: Sequence[Choice] = ()) -> go.Figure:
-    """Values counted, with the range of each calibrator over them; counts are drawn as logarithms, for outliers are few."""
-    chart = Chart(title, "value", "values (logarithmic)", [])
-    made = chart.figure()
-    middles = [(a + b) / 2 for a, b in zip(found.edges, found.edges[1:], strict=False)]
-    made.add_bar(x=middles, y=list(found.counts), marker_color=COLOURS[0], name="values", showlegend=False, width=found.edges[1] - found.edges[0])
-    top = max((*found.counts, 1))
-    for place, choice in enumerate(choices):
-        colour = COLOURS[(place + 1) % len(COLOURS)]
-        ends = {"x": [choice.low, choice.low, None, choice.high, choice.high], "y": [0.5, top, None, 0.5, top]}
-        width, dash = (3, "solid") if choice.used else (1.6, "dot")
-        made.add_scatter(**ends, mode="lines", name=choice.calibrator, line={"color": colour, "width": width, "dash": dash}, hoverinfo="name+x")
-    made.update_layout(height=280, bargap=0, showlegend=bool(choices), **_LEGEND_BELOW)
-    made.update_yaxes(type="log", range=[-0.31, _digits(top)])
+def histogram_figure(title: str, found: Histogram | None, choices: Sequence[Choice] = (), *, most: int = 0) -> go.Figure:
+    """Values counted, with the range of each calibrator over them; counts are drawn as logarithms, for outliers are few.
+
+    Args:
+        title: What they are.
+        found: The counts; None draws nothing.
+        choices: The ranges.
+        most: How many ranges there is room for; lines that no range fills are not seen.
+    """
+    made = Chart(title, "", "values (logarithmic)", []).figure()
+    edges, counts = (found.edges, found.counts) if found is not None else ((0.0, 1.0), ())
+    middles = [(a + b) / 2 for a, b in pairwise(edges)] if found is not None else []
+    made.add_bar(x=middles, y=list(counts), marker_color=COLOURS[0], name="values", showlegend=False, width=edges[1] - edges[0])
+    top = max((*counts, 1))
+    for place in range(max(most, len(choices))):
+        choice = choices[place] if place < len(choices) else None
+        ends = {"x": [choice.low, choice.low, None, choice.high, choice.high], "y": [0.5, top, None, 0.5, top]} if choice is not None else {"x": [], "y": []}
+        used = choice is not None and choice.used
+        line = {"color": COLOURS[(place + 1) % len(COLOURS)], "width": 3 if used else 1.6, "dash": "solid" if used else "dot"}
+        name = choice.calibrator if choice is not None else ""
+        made.add_scatter(**ends, mode="lines", name=name, line=line, hoverinfo="name+x", showlegend=choice is not None)
+    made.update_layout(height=280, bargap=0, showlegend=bool(choices), margin={"b": 64 if choices else 36})
+    made.update_yaxes(type="log", range=[-0.31, len(str(top)) + 0.1])
     return made
-
-
-_LEGEND_BELOW: dict[str, Any] = {"legend": {"orientation": "h", "y": -0.28, "yanchor": "top", "x": 0, "xanchor": "left"}, "margin": {"b": 84}}
-
-
-def _digits(top: int) -> float:
-    return len(str(top)) + 0.1

@@ -17,7 +17,7 @@ COLOURS = ("#3b82c4", "#d97706", "#2f9e6e", "#b0569a", "#8a7bd1", "#a86b32", "#6
 _INK, _FAINT = "#7d7d7d", "rgba(128,128,128,.28)"
 _MOST = 60
 _ROW, _AROUND = 20, 130
-_LONGEST = 46
+_LONGEST = 34
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ class Chart:
         return go.Scatter(name=text(one.name), x=x, y=y, mode=mode, marker={"color": colour, "size": 9}, hovertext=told, **errors)
 
     def _layout(self, title: str, rows: int) -> dict[str, Any]:
-        axis = {"gridcolor": _FAINT, "zerolinecolor": _INK, "linecolor": _INK, "automargin": True}
+        axis = {"gridcolor": _FAINT, "zerolinecolor": _INK, "linecolor": _INK, "automargin": True, "exponentformat": "power"}
         bars = self.kind == "bars"
         return {
-            "title": {"text": text(title), "font": {"size": 15}},
+            "title": {"text": text(title), "font": {"size": 15}, "x": 0, "xref": "paper"},
             "template": "none",
             "font": {"color": _INK, "size": 12},
             "paper_bgcolor": "rgba(0,0,0,0)",
@@ -122,8 +122,8 @@ class Chart:
             "colorway": COLOURS,
             "barmode": "group",
             "height": max(280, _ROW * rows * (1 if len(self.series) < 3 else 1.5) + _AROUND) if bars else 380,  # noqa: PLR2004 - room for three bars in a row
-            "margin": {"l": 60, "r": 24, "t": 56, "b": 52},
-            "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 1.0, "xanchor": "right"},
+            "margin": {"l": 60, "r": 16, "t": 40, "b": 84 if len(self.series) > 1 else 52},
+            "legend": {"orientation": "h", "y": 0, "yref": "container", "yanchor": "bottom", "x": 0, "xanchor": "left"},
             "showlegend": len(self.series) > 1,
             "xaxis": {**axis, "title": {"text": text(self.across)}, "type": "log" if "x" in self.log else None},
             "yaxis": {**axis, "title": {"text": text(self.up)}, "type": "log" if "y" in self.log else None, "autorange": "reversed" if bars else True},

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 Cell = str | int | float | bool | None
 _MOST_ROWS = 25
 _LONGEST = 120
+_LEAST = 14
+"""Characters that a column of text has room for at least."""
 
 # Colours come from the page around it, so that the table is as readable on a dark page as on a light one.
 _BOX = "overflow-x:auto;max-width:100%;color:inherit;font-size:13px;line-height:1.45"
@@ -58,8 +60,11 @@ class Table:
             (False, True)
         """
         numeric = [all(isinstance(row[at], int | float | None) and not isinstance(row[at], bool) for row in self.rows) for at in range(len(self.columns))]
+        widths = [max((len(shown(row[at])) for row in self.rows[:most]), default=0) for at in range(len(self.columns))]
         head = "".join(f'<th scope="col" style="{_HEAD};text-align:{_side(n)}">{text(c)}</th>' for c, n in zip(self.columns, numeric, strict=True))
-        body = "".join(f"<tr>{''.join(_cell(cell, right=n) for cell, n in zip(row, numeric, strict=True))}</tr>" for row in self.rows[:most])
+        body = "".join(
+            f"<tr>{''.join(_cell(cell, right=n, width=w) for cell, n, w in zip(row, numeric, widths, strict=True))}</tr>" for row in self.rows[:most]
+        )
         left = len(self.rows) - most
         more = f'<div style="opacity:.75">… and {left:,} more rows; <code>.to_frame()</code> has all</div>' if left > 0 else ""
         table = f'<table style="border-collapse:collapse;margin:4px 0;background:transparent"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
@@ -99,8 +104,10 @@ def shown(value: Cell) -> str:
             return value if len(value) <= _LONGEST else value[: _LONGEST - 1] + "…"
 
 
-def _cell(value: Cell, *, right: bool) -> str:
-    return f'<td style="{_CELL};text-align:{_side(right)}{";white-space:nowrap" if right else ""}">{text(shown(value))}</td>'
+def _cell(value: Cell, *, right: bool, width: int) -> str:
+    """A cell; a long name may break anywhere, but a column of names is never squeezed to a letter a line."""
+    room = "white-space:nowrap" if right else f"min-width:{min(width, _LEAST)}ch"
+    return f'<td style="{_CELL};text-align:{_side(right)};{room}">{text(shown(value))}</td>'
 
 
 def _side(right: bool) -> str:  # noqa: FBT001 - of two
