@@ -223,7 +223,7 @@ class Explorer:
 
     @property
     def _name(self) -> str:
-        return self.state.layers[self._layer.value]
+        return self.state.layers[int(self._layer.value)]
 
     def _formats(self) -> list[str]:
         every = [f for f in self.state.formats if f != "fp32"]
