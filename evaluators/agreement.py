@@ -11,7 +11,10 @@ rounding errors independent of the reference's while they stay as large; then �
 
     ‖c - b‖  <=  sqrt(2 · F⁻¹(0.999; n, n)) · ‖b - a‖  +  1e-4 · ‖b‖
 
-where the last term is what the order of additions in FP32 may change. Values that are no floats (ids, decisions) are counted:
+where the last term is what the order of additions in FP32 may change. An engine that rounds more often than the reference (FP16: a
+product, and then its sum with the bias) is still within that when ‖b - a‖ is taken with all those roundings: its own are some of them.
+
+Values that are no floats (ids, decisions) are counted:
 twice as many may differ from the reference's as those differ from the exact ones, and what chance (Poisson, 99.9 %) adds.
 """
 
@@ -44,7 +47,7 @@ class OutputAgreement(Document):
         output: Name of the output.
         rows: Number of rows (everything but the last axis, over all inputs).
         values: Number of values.
-        noise_db: Power of reference - exact over that of the reference, dB; None when they are equal, or no floats.
+        noise_db: Power of reference - exact over that of the reference, dB, with all roundings that an engine may do; None when 0, or no floats.
         deviation_db: Power of engine - reference over that of the reference, dB; None likewise.
         limit_db: The deviation from which on the engine does not agree; None for what is no float, or has no power.
         max_abs_deviation: Largest |engine - reference|; of what is no number 0.
@@ -145,8 +148,16 @@ class AgreementMeter:
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
 
-    def add(self, exact: Mapping[str, Array], reference: Mapping[str, Array], engine: Mapping[str, Array]) -> None:
+    def add(
+        self, exact: Mapping[str, Array], reference: Mapping[str, Array], engine: Mapping[str, Array], *, coarse: Mapping[str, Array] | None = None
+    ) -> None:
         """Take one batch: every output that `engine` and `reference` have; one that `exact` lacks counts as without noise.
+
+        Args:
+            exact: Without the format's noise.
+            reference: In plain ONNX arithmetic.
+            engine: In the engine.
+            coarse: With every rounding that an engine may do, where those are more than the reference's; the noise is that of these.
 
         Raises:
             DataError: The shapes of an output differ.
@@ -154,32 +165,34 @@ class AgreementMeter:
         for name, b in reference.items():
             if name in engine:
                 a = exact.get(name, b)
-                _add(self._sums.setdefault(name, _Sums()), name, np.asarray(a), np.asarray(b), np.asarray(engine[name]))
+                rough = b if coarse is None else coarse.get(name, b)
+                _add(self._sums.setdefault(name, _Sums()), name, tuple(map(np.asarray, (a, b, engine[name], rough))))
 
     def result(self) -> tuple[OutputAgreement, ...]:
         """What was found, output by output, in the reference's order."""
         return tuple(_found(name, sums) for name, sums in self._sums.items())
 
 
-def _add(sums: _Sums, name: str, a: Array, b: Array, c: Array) -> None:
+def _add(sums: _Sums, name: str, results: tuple[Array, ...]) -> None:
+    a, b, c, rough = results
     if not a.shape == b.shape == c.shape:
         raise DataError(f"output {name!r} has shape {list(b.shape)} in plain ONNX arithmetic, {list(c.shape)} in the engine and {list(a.shape)} in FP32")
     sums.values += b.size
     sums.rows += b.size // (b.shape[-1] if b.ndim and b.shape[-1] else 1)
     if not _is_float(b):
         sums.floats = False
-        sums.noisy += int(np.sum(a != b))
+        sums.noisy += int(np.sum(a != rough))
         sums.differing += int(np.sum(c != b))
         if b.size and b.dtype.kind in "iub":
             sums.largest = max(sums.largest, float(np.max(np.abs(c.astype(np.float64) - b.astype(np.float64)))))
         return
-    a, b, c = (v.astype(np.float64) for v in (a, b, c))
+    a, b, c, rough = (v.astype(np.float64) for v in (a, b, c, rough))
     known = np.isfinite(b)  # an overflow of the format itself is no fault of the engine
     broken = known & ~np.isfinite(c)
     sums.not_finite += int(np.sum(broken))
     used = known & ~broken
     sums.signal += float(np.sum(b[used] ** 2))
-    sums.noise += float(np.sum((a - b)[used & np.isfinite(a)] ** 2))
+    sums.noise += float(np.sum((a - rough)[used & np.isfinite(a) & np.isfinite(rough)] ** 2))
     off = (c - b)[used]
     sums.deviation += float(np.sum(off**2))
     sums.largest = max(sums.largest, float(np.max(np.abs(off), initial=0.0)))

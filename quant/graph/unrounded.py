@@ -16,13 +16,13 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.graph.blocks.microsoft import BLOCK_PRODUCT, multiply_in_float, rounding_products
+from quant.graph.halves import HALVES, TYPE_ATTRIBUTES
 from quant.graph.model import add_initializer, all_graphs, attribute, constant, drop_unused_weights, read_model, write_model
 from quant.graph.names import Names
 from quant.graph.runtime import Runtime
 
 _FLOAT = ir.DataType.FLOAT
-_NARROW = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype"})
+_NARROW = frozenset(HALVES)
 _PRODUCTS = {"MatMulInteger": "MatMul", "ConvInteger": "Conv"}
 _ENDS = {
     ir.DataType.INT8: (-128, 127),
@@ -159,7 +159,7 @@ def _widen(graph: ir.Graph) -> None:
                 continue
             if found.type == ir.AttributeType.TENSOR and found.as_tensor().dtype in _NARROW:
                 node.attributes[name] = ir.AttrTensor(name, ir.tensor(found.as_tensor().numpy().astype(np.float32)))
-            elif name in _TYPE_ATTRIBUTES and found.type == ir.AttributeType.INT and found.as_int() in _NARROW:
+            elif name in TYPE_ATTRIBUTES and found.type == ir.AttributeType.INT and found.as_int() in _NARROW:
                 node.attributes[name] = ir.AttrInt64(name, int(_FLOAT))
 
 

@@ -14,7 +14,7 @@ from quant.core.parallel import ordered_map
 from quant.data.batches import batches, safe_batch_size
 from quant.data.first import FirstSamples
 from quant.data.samples import Sample, Samples
-from quant.graph.plain import plain
+from quant.graph.plain import coarse, plain
 from quant.graph.unrounded import without_rounding
 from quant.stages.part import find_parting
 from quant.stages.running import Array, Feeding, Outputs, Run, inputs_from_data, steps
@@ -65,12 +65,14 @@ class Meaning:
         feeds: The inputs.
         exact: Outputs without the format's noise: of the FP32 model, or of the graph without rounding.
         reference: Outputs in plain ONNX arithmetic.
+        rough: Outputs with all roundings that an engine may do; None where those are the reference's.
     """
 
     graph: Path
     feeds: Sequence[Feed]
     exact: Sequence[Outputs]
     reference: Sequence[Outputs]
+    rough: Sequence[Outputs] | None = None
 
     @classmethod
     def of(cls, graph: Path, feeds: Sequence[Feed], exact: Sequence[Outputs] | None = None) -> Meaning:
@@ -83,13 +85,16 @@ class Meaning:
         if exact is None:
             exact = outputs_of(without_rounding(graph, weights=True).run, feeds[: len(reference)])
         kept = min(len(reference), len(exact))
-        return cls(graph, feeds[:kept], exact[:kept], reference[:kept])
+        runtime = coarse(graph)
+        rough = None if runtime is None else outputs_of(runtime.run, feeds[:kept])
+        return cls(graph, feeds[:kept], exact[:kept], reference[:kept], rough)
 
     def compare(self, run: Run) -> tuple[OutputAgreement, ...]:
         """Every output of an engine against this."""
         meter = AgreementMeter()
-        for exact, reference, found in zip(self.exact, self.reference, ordered_map(run, self.feeds), strict=True):
-            meter.add(exact, reference, found)
+        rough = self.reference if self.rough is None else self.rough
+        for exact, reference, most, found in zip(self.exact, self.reference, rough, ordered_map(run, self.feeds), strict=True):
+            meter.add(exact, reference, found, coarse=most)
         return meter.result()
 
 

@@ -18,7 +18,7 @@ from quant.errors import QuantError
 from quant.graph.layers import LAYER_OPS
 from quant.graph.lookout import Lookout, Watched, give_out
 from quant.graph.model import read_model, write_model
-from quant.graph.plain import plain
+from quant.graph.plain import coarse, plain
 from quant.graph.unrounded import without_rounding
 from quant.stages.running import Array, Run
 
@@ -59,10 +59,10 @@ def _compare(
     with tempfile.TemporaryDirectory() as scratch:
         file = write_model(model, Path(scratch) / "graph")
         try:
-            meant, exact = plain(file), without_rounding(file)
+            meant, exact, rough = plain(file), without_rounding(file), coarse(file)
             run = load(model, Path(scratch) / "engine")
             for feed in feeds:
-                meter.add(exact.run(feed), meant.run(feed), run(feed))
+                meter.add(exact.run(feed), meant.run(feed), run(feed), coarse=None if rough is None else rough.run(feed))
         except QuantError:  # it takes the graph as it is, but not with these given out
             return None
         del run

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.errors import TargetError
-from quant.graph.bf16 import has_bf16, write_rounding
+from quant.graph.halves import round_halves
 from quant.graph.layers import find_layers
 from quant.graph.model import MODEL_FILE, read_model, write_model
 from quant.graph.runtime import Runtime
@@ -46,12 +46,11 @@ def write_graph(model: ir.Model, folder: Path) -> Path:
 
 
 def emulated(artifact: Artifact, folder: Path, *, threads: int) -> Runtime:
-    """The graph that goes into the engine in ONNX Runtime, to be computed as it is written; BF16 as rounded FP32."""
+    """The graph that goes into the engine in ONNX Runtime, to be computed as it is written: FP16 and BF16 as rounded FP32."""
     path = folder / artifact.main
     model = read_model(path)
-    if not has_bf16(model):
+    if not round_halves(model):
         return Runtime(path, threads=threads, optimize=False)
-    write_rounding(model)
     return Runtime(model, folder=folder, threads=threads, optimize=False)
 
 

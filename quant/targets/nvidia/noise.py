@@ -21,7 +21,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.core.progress import tracked
-from quant.graph.bf16 import has_bf16, write_rounding
+from quant.graph.halves import round_halves
 from quant.graph.layers import LAYER_OPS
 from quant.graph.model import add_initializer, attribute, constant, read_model
 from quant.graph.names import Names
@@ -77,8 +77,7 @@ def tolerances(path: Path, samples: Sequence[Sample], *, tf32: bool) -> dict[str
 
 
 def _runtime(model: ir.Model, folder: Path) -> Runtime:
-    if has_bf16(model):
-        write_rounding(model)
+    round_halves(model)
     return Runtime(model, folder=folder, optimize=False)
 
 

@@ -66,6 +66,18 @@ def test_another_engine_computes_that_graph_as_it_is_meant(graph):
     assert found.to_before.sqnr_db > 30
 
 
+@pytest.mark.skipif("torch" not in HERE, reason="torch is not installed")
+def test_an_engine_that_rounds_to_fp16_is_not_blamed_where_onnx_runtime_does_not(finished):
+    made = finished.project.output / "artifacts" / "onnxruntime" / "fp16" / "model.onnx"
+    found = quant.ladder(made, samples=512, targets=["torch"])
+    assert found.agrees
+    climbed = rungs(found)
+    basic, torch, meant = (climbed[name].to_first for name in ("ONNX Runtime, basic level", "torch", "the graph as written"))
+    assert basic.exact or basic.sqnr_db > 100  # it leaves the rounding out
+    assert 60 < torch.sqnr_db < 75  # FP16 has 11 bits: 10 log10(3 * 4^11) = 71 dB a rounding of numbers of one magnitude
+    assert 60 < meant.sqnr_db < 75
+
+
 def test_rungs_stand_in_order_and_every_engine_that_is_here_has_one(sound):
     path, baseline = sound
     found = quant.ladder(path, baseline=baseline)

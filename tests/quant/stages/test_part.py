@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from quant.errors import TargetError
 from quant.graph.lookout import Lookout
 from quant.graph.model import add_initializer, constant, write_model
+from quant.graph.plain import plain
 from quant.graph.runtime import Runtime
 from quant.stages.agree import Meaning, agree
 from quant.stages.part import MOST_LOOKS
@@ -42,7 +43,7 @@ def broken(model, layer):
 
 
 def right(model, folder):
-    return Runtime(write_model(model, folder), optimize=False).run
+    return plain(write_model(model, folder)).run
 
 
 def wrong_in(layer, *, unless=()):
