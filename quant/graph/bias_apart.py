@@ -37,18 +37,20 @@ def _rank(node: ir.Node) -> int | None:
 
 def _split(graph: ir.Graph, node: ir.Node, names: Names) -> None:
     total, bias = node.outputs[0], node.inputs[_BIAS]
+    dtype = total.dtype
     assert bias is not None, "there is a bias"
+    assert dtype is not None, "only products of a known type are taken apart"
     made = []
     if node.op_type in _CONVOLUTIONS:
         axes = add_initializer(graph, names.new(f"{node.name}_bias_axes"), np.arange(1, (_rank(node) or 0) - 1, dtype=np.int64))
         made.append(ir.node("Unsqueeze", [bias, axes], name=names.new(f"{node.name}_bias_spread")))
         spread = made[0].outputs[0]
-        spread.name, spread.type = names.new(f"{node.name}_bias_along"), bias.type
+        spread.name, spread.dtype = names.new(f"{node.name}_bias_along"), dtype
         bias = spread
     node.resize_inputs(_BIAS)
     added = ir.node("Add", [total, bias], name=names.new(f"{node.name}_bias_added"))
     after = added.outputs[0]
-    after.type, after.shape = total.type, total.shape
+    after.dtype, after.shape = dtype, total.shape
     ir.convenience.replace_all_uses_with(total, after, replace_graph_outputs=True)
     added.replace_input_with(0, total)
     total.name, after.name = names.new(f"{total.name}_before_its_bias"), total.name

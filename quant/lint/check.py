@@ -17,6 +17,8 @@ from quant.lint import RULES, SEVERITIES, Rule, Severity
 from quant.lint.facts import Facts, Setting
 
 TARGETS = ("tensorrt",)
+CAPABILITIES = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+"""Compute capabilities, times ten, that TensorRT 10 and 11 or TensorRT-RTX build for; the rules speak of these."""
 _SINGLE_FILE_BELOW = 1 << 30
 _KEEP_INSIDE_BELOW = 1024
 _ROUNDS = 4
@@ -131,15 +133,21 @@ def _known(rules: Sequence[str]) -> list[str]:
 def parse_capability(text: str) -> int:
     """Compute capability times ten.
 
+    Raises:
+        QuantError: It is none, or no TensorRT that the rules know builds for it: they would find nothing, whatever is in the graph.
+
     Example:
         >>> parse_capability("sm89"), parse_capability("8.9"), parse_capability("120")
         (89, 89, 120)
     """
-    digits = text.lower().removeprefix("sm").removeprefix("_")
+    digits = text.strip().lower().removeprefix("sm").removeprefix("_")
     major, dot, minor = digits.partition(".")
     whole = major + minor if dot else digits
-    if not (whole.isascii() and whole.isdigit() and 50 <= int(whole) < 200 and (not dot or len(minor) == 1)):  # noqa: PLR2004 - Maxwell to what may come
-        raise QuantError(f"not a compute capability: {text!r}", hint="for instance sm89 or 8.9")
+    known = ", ".join(f"sm{number}" for number in CAPABILITIES)
+    if not (whole.isascii() and whole.isdigit() and (not dot or len(minor) == 1)):
+        raise QuantError(f"not a compute capability: {text!r}", hint=f"for instance sm89 or 8.9; one of {known}")
+    if int(whole) not in CAPABILITIES:
+        raise QuantError(f"TensorRT builds nothing for compute capability {text!r}", hint=f"one of {known}")
     return int(whole)
 
 

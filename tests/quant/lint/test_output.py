@@ -8,6 +8,9 @@ import numpy as np
 import onnx
 import pytest
 
+from quant.lint.check import CAPABILITIES
+from quant.targets.nvidia.engine_host.capabilities import FORMATS
+
 SARIF = json.loads((Path(__file__).parent / "sarif-2.1.0-subset.json").read_text(encoding="utf-8"))
 """What SARIF 2.1.0 says of the properties that are written, from its text."""
 
@@ -77,6 +80,9 @@ def test_sarif_is_what_its_specification_asks_for(cli, tmp_path, monkeypatch):
         (["--target", "openvino"], "no rules for target 'openvino'"),
         (["--capability", "RTX 4090"], "not a compute capability: 'RTX 4090'"),
         (["--capability", "8.99"], "not a compute capability: '8.99'"),
+        (["--capability", "sm61"], "TensorRT builds nothing for compute capability 'sm61'\nhint: one of sm75, sm80, "),
+        (["--capability", "5.0"], "TensorRT builds nothing for compute capability '5.0'"),
+        (["--capability", "sm76"], "TensorRT builds nothing for compute capability 'sm76'"),
     ],
 )
 def test_a_wrong_option_ends_with_2_and_says_what_is_wrong(cli, broken, arguments, says):
@@ -84,6 +90,10 @@ def test_a_wrong_option_ends_with_2_and_says_what_is_wrong(cli, broken, argument
     assert done.code == 2
     assert says in done.err
     assert done.out == ""
+
+
+def test_capabilities_are_those_that_the_targets_know():
+    assert tuple(f"sm{number}" for number in CAPABILITIES) == tuple(FORMATS)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"not a model", b"\x08\x0a"])
