@@ -35,7 +35,7 @@ class Sketch:
 
         directions: int = Field(1, ge=1)
         """Backward passes for each sample; more of them make standard errors smaller, and more samples do even more."""
-        precision: float = Field(0.2, ge=0)
+        precision: float = Field(0.25, ge=0)
         """Draws until half of the layers' standard errors are at most this share of what was found, in every format; 0: on all samples."""
         seed: int = Field(0, ge=0)
         """What directions are drawn from."""
