@@ -153,8 +153,7 @@ def page(lab):
         opened.goto(address("explore.ipynb"))
         try:
             opened.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(timeout=60_000)  # the kernel is there
-            opened.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
-            opened.keyboard.press("Shift+Enter")
+            _execute(opened)
             opened.locator(".quant-explorer").wait_for(timeout=60_000)
             opened.locator(".quant-explorer .js-plotly-plot .main-svg").nth(3).wait_for(timeout=60_000)
         except Exception:
@@ -162,6 +161,18 @@ def page(lab):
             raise
         yield opened
         browser.close()
+
+
+def _execute(page):
+    """Run the first cell: a kernel that is idle may not be connected yet, and what is asked of it then is lost."""
+    prompt = page.locator(".jp-Notebook .jp-CodeCell .jp-InputPrompt").first
+    for _ in range(10):
+        page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+        page.keyboard.press("Shift+Enter")
+        page.wait_for_timeout(1500)
+        if prompt.inner_text().strip() not in {"[ ]:", ""}:
+            return
+    raise AssertionError("the kernel took nothing")
 
 
 def _shot(page, name, width):
