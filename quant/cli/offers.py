@@ -7,7 +7,7 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.table import Table
+from rich.table import Column, Table
 
 from quant.cli.shared import Json, app, out, plain
 from quant.errors import QuantError
@@ -28,7 +28,7 @@ def list_command(
         sys.stdout.write(json.dumps({name: list(registry.kinds()) for name, registry in chosen.items()}, indent=2) + "\n")
         return
     for name, registry in chosen.items():
-        table = Table("kind", "what it is", "options", title=f"{name}s", title_justify="left", title_style="bold")
+        table = Table(Column("kind", no_wrap=True), "what it is", "options", title=f"{name}s", title_justify="left", title_style="bold")
         for kind in registry:
             plugin = registry.get(kind)
             options = ", ".join(plugin.Options.model_fields)
