@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
 from threading import Lock
 from typing import Any, TypeVar
@@ -15,6 +16,9 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 _SHOWN = Lock()
 """Held while a bar is shown: a terminal has room for one, and what goes on within it, or beside it, is silent."""
+Place = Callable[[str], None]
+"""Takes the HTML of a bar, again and again, and nothing when it is over."""
+_PLACE: ContextVar[Place | None] = ContextVar("place", default=None)
 _EVERY_S = 0.2
 _MINUTE, _HOUR = 60, 3600
 
@@ -27,7 +31,7 @@ def progress(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
         title: What is being done.
         total: Number of steps, or None when it is not known.
     """
-    shown = _in_notebook if _is_notebook() else _bar if sys.stderr.isatty() else None
+    shown = _in_page if _PLACE.get() is not None else _in_notebook if _is_notebook() else _bar if sys.stderr.isatty() else None
     if shown is None or not _SHOWN.acquire(blocking=False):
         yield lambda _steps: None
         return
@@ -36,6 +40,16 @@ def progress(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
             yield advance
     finally:
         _SHOWN.release()
+
+
+@contextmanager
+def shown_in(place: Place) -> Iterator[None]:
+    """Show bars in a place of one's own while the block runs: what a widget calls has no cell to show them below."""
+    token = _PLACE.set(place)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
 
 
 def _is_notebook() -> bool:
@@ -62,6 +76,22 @@ def _in_notebook(title: str, total: int | None) -> Iterator[Callable[[int], None
     from IPython.display import display  # noqa: PLC0415 - there in every notebook, and nowhere else
 
     handle = display(_Page(_html(title, 0, total, 0.0)), display_id=True)
+    with _replaced(lambda html: handle.update(_Page(html)), title, total) as advance:
+        yield advance
+
+
+@contextmanager
+def _in_page(title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    place = _PLACE.get()
+    assert place is not None, "asked before"
+    place(_html(title, 0, total, 0.0))
+    with _replaced(place, title, total) as advance:
+        yield advance
+
+
+@contextmanager
+def _replaced(place: Place, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """HTML that is replaced as the work goes on, and gone when it is over."""
     started = last = time.monotonic()
     done = 0
 
@@ -71,12 +101,12 @@ def _in_notebook(title: str, total: int | None) -> Iterator[Callable[[int], None
         now = time.monotonic()
         if now - last >= _EVERY_S:
             last = now
-            handle.update(_Page(_html(title, done, total, now - started)))
+            place(_html(title, done, total, now - started))
 
     try:
         yield advance
     finally:
-        handle.update(_Page(""))
+        place("")
 
 
 class _Page:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrators import CALIBRATORS
+from quant.core.progress import shown_in
 from quant.core.shown.table import text
 from quant.engine.mixing.study import Study, study
 from quant.engine.run import Run
@@ -86,12 +87,12 @@ class Explorer:
             style={"description_width": "auto"},
         )
         self._choice = w.ToggleButtons(options=[("fp32", "fp32")], value="fp32", style={"button_width": "auto"})
-        self._page, self._weights_page, self._inputs, self._progress = w.HTML(), w.HTML(), w.VBox(), w.Output()
+        self._page, self._weights_page, self._inputs, self._progress = w.HTML(), w.HTML(), w.VBox(), w.HTML()
         self._bars, self._front = self._figure(pictures.sensitivity(state, self._rows(), self._formats())), self._figure(pictures.front_chart(state))
         # Figures stay where they are, and are only drawn anew: one that is put into a page later does not find its width.
         self._weights = self._figure(pictures.histogram_figure("Weights", None))
         self._reads: list[tuple[Any, Any]] = []
-        self._path = w.Text(value=_PLAN_FILE, description="file", layout=w.Layout(width="auto", flex="1 1 200px"))
+        self._path = w.Text(value=_PLAN_FILE, description="file", style={"description_width": "auto"}, layout=w.Layout(width="auto", flex="1 1 200px"))
         self._save = self._button("Save plan", "write it as YAML, for quant apply", self._on_save)
         self._watch()
         self.widget: widgets.VBox = self._laid_out()
@@ -112,10 +113,10 @@ class Explorer:
             return w.Box(children, layout=w.Layout(display="flex", flex_flow="row wrap", align_items="flex-start", width="100%"))
 
         controls = row(self._budget, self._cost, *self._presets, self._measure)
-        plan = columns(column(row(self._order, self._format, self._find), self._bars), column(self._front, self._measured))
+        plan = columns(column(row(self._order, self._format, self._find), self._bars), column(self._front))
         glass = columns(column(self._page, self._weights, self._weights_page), column(self._inputs))
         saving = row(self._path, self._save)
-        parts = [title, self._prediction, controls, row(self._layer, self._choice), saving, self._progress, self._said, plan, glass]
+        parts = [title, self._prediction, controls, row(self._layer, self._choice), saving, self._progress, self._said, plan, self._measured, glass]
         whole = w.VBox(parts, layout=w.Layout(width="100%", overflow="hidden"))
         whole.add_class("quant-explorer")
         return whole
@@ -211,10 +212,13 @@ class Explorer:
     def _on_measure(self, _button: Any) -> None:
         self._measure.disabled, self._measure.description = True, "Measuring …"
         try:
-            with self._told(), self._progress:
+            with self._told(), shown_in(self._show_progress):
                 self.measure()
         finally:
             self._measure.disabled, self._measure.description = False, "Measure this plan"
+
+    def _show_progress(self, html: str) -> None:
+        self._progress.value = html
 
     def _on_save(self, _button: Any) -> None:
         with self._told():

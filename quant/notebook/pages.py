@@ -12,9 +12,9 @@ from quant.notebook.state import Measurement, Prediction, Price, State
 from quant.report.words import NOTHING, plain, size, small_share
 from quant.report.words import milliseconds as ms
 
-_CARD = "flex:1 1 150px;border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:6px 10px"
+_CARD = "flex:1 1 118px;border:1px solid rgba(128,128,128,.45);border-radius:6px;padding:6px 10px"
 _SMALL = "font-size:12px;opacity:.8"
-_NUMBER = "font-size:19px;font-weight:600;line-height:1.35"
+_NUMBER = "font-size:17px;font-weight:600;line-height:1.35"
 _GOOD, _BAD = "✓", "✗"
 
 

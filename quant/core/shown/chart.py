@@ -17,7 +17,7 @@ COLOURS = ("#3b82c4", "#d97706", "#2f9e6e", "#b0569a", "#8a7bd1", "#a86b32", "#6
 _INK, _FAINT = "#7d7d7d", "rgba(128,128,128,.28)"
 _MOST = 60
 _ROW, _AROUND = 20, 130
-_LONGEST = 34
+_LONGEST = 30
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Chart:
         axis = {"gridcolor": _FAINT, "zerolinecolor": _INK, "linecolor": _INK, "automargin": True, "exponentformat": "power"}
         bars = self.kind == "bars"
         return {
-            "title": {"text": text(title), "font": {"size": 15}, "x": 0, "xref": "paper"},
+            "title": {"text": text(title), "font": {"size": 15}, "x": 0.01, "xref": "container"},
             "template": "none",
             "font": {"color": _INK, "size": 12},
             "paper_bgcolor": "rgba(0,0,0,0)",

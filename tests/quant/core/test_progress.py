@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from quant.core.progress import progress, tracked
+from quant.core.progress import progress, shown_in, tracked
 
 
 class Terminal(io.StringIO):
@@ -119,3 +119,13 @@ def test_ipython_on_a_terminal_is_no_notebook(monkeypatch, capfd):
     with progress("working", 3) as advance:
         advance(3)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_place_of_ones_own_comes_before_the_terminal_and_the_notebook(notebook, monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    pages = []
+    with shown_in(pages.append):
+        assert list(tracked([1, 2], "measuring")) == [1, 2]
+    assert ["measuring: 0 of 2" in pages[0], "measuring: 1 of 2" in pages[1], pages[-1]] == [True, True, ""]
+    assert (terminal.getvalue(), notebook.pages) == ("", [])

@@ -66,6 +66,7 @@ def test_measuring_shows_what_was_found_beside_what_was_predicted(explorer):
     assert "accuracy drops by" in explorer._measured.value
     assert len(explorer._front.data[2].x) == 1
     assert not explorer._measure.disabled
+    assert explorer._progress.value == ""
 
 
 def test_a_plan_is_saved_where_the_user_says_and_a_mistake_is_said_below(explorer, tmp_path):

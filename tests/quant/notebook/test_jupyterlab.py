@@ -203,6 +203,7 @@ def test_a_layer_is_toggled_a_plan_measured_and_saved(page, lab):
 
     explorer.get_by_role("button", name="Measure this plan").click()
     explorer.get_by_text(re.compile("accuracy drops by")).first.wait_for(timeout=60_000)
+    assert explorer.locator("progress").count() == 0
 
     explorer.get_by_role("button", name="Save plan").click()
     explorer.get_by_text("saved plan.yaml").wait_for(timeout=30_000)
