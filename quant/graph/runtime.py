@@ -40,6 +40,29 @@ def plain_options(*, threads: int = 1, optimize: Optimize = True) -> Any:
 _ON_THE_CPU: Sequence[tuple[str, dict[str, str]]] = (("CPUExecutionProvider", {}),)
 
 
+def start_session(source: str | bytes, options: Any, providers: Sequence[tuple[str, dict[str, str]]], *, where: str) -> Any:
+    """ONNX Runtime's session of a model.
+
+    Args:
+        source: Path of its file, or its bytes.
+        options: As `plain_options` makes them.
+        providers: As for `Runtime`.
+        where: What the model is called, should it be refused.
+
+    Raises:
+        ModelError: ONNX Runtime refuses the model.
+    """
+    import onnxruntime as ort  # noqa: PLC0415 - heavy
+
+    try:
+        return ort.InferenceSession(source, options, providers=list(providers))
+    except Exception as error:  # ONNX Runtime's exceptions have no common class of their own
+        if type(error).__module__.split(".")[0] != "onnxruntime":
+            raise
+        said = str(error).strip().splitlines()[0].replace(f"Load model from {where} failed:", "")
+        raise ModelError(f"ONNX Runtime refuses the model: {said}", where=where) from error  # messages do not depend on where files lie
+
+
 class Runtime:
     """A loaded ONNX model.
 
@@ -63,22 +86,12 @@ class Runtime:
         optimize: Optimize = True,
         providers: Sequence[tuple[str, dict[str, str]]] = _ON_THE_CPU,
     ) -> None:
-        import onnxruntime as ort  # noqa: PLC0415 - heavy
-
         options = plain_options(threads=threads, optimize=optimize)
         where = str(model) if isinstance(model, Path) else str(folder or "model")
         source: str | bytes = str(model) if isinstance(model, Path) else ir.to_proto(model).SerializeToString()
         if folder is not None:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder))
-        try:
-            self._session = ort.InferenceSession(source, options, providers=list(providers))
-        except Exception as error:  # ONNX Runtime's exceptions have no common class of their own
-            if type(error).__module__.split(".")[0] != "onnxruntime":
-                raise
-            said = (
-                str(error).strip().splitlines()[0].replace(f"Load model from {where} failed:", "")
-            )  # said by `where`; messages do not depend on where files lie
-            raise ModelError(f"ONNX Runtime refuses the model: {said}", where=where) from error
+        self._session = start_session(source, options, providers, where=where)
 
     @cached_property
     def providers(self) -> tuple[str, ...]:

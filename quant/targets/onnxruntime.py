@@ -25,7 +25,7 @@ from quant.core.formats import INT8, UINT8
 from quant.errors import TargetError
 from quant.graph.model import attribute, read_model, write_model
 from quant.graph.rectified import spell_out_bounds
-from quant.graph.runtime import Runtime, plain_options
+from quant.graph.runtime import Runtime, plain_options, start_session
 from quant.targets import TARGETS, Availability, Shapes
 from quant.targets.nvidia.options import engine_dialect
 from quant.targets.ort.names import PREPARING, find, names_of
@@ -192,7 +192,7 @@ def _kernels(path: Path, told: ProviderOptions, *, layout: bool = True) -> dict[
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(optimized)
         options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
-        ort.InferenceSession(str(path), options, providers=provider_list(told))
+        start_session(str(path), options, provider_list(told), where=str(path))
         graph = ir.load(optimized).graph
         found: dict[str, tuple[str, str]] = {}
         for node in graph:

@@ -14,6 +14,7 @@ from quant.errors import ModelError, QuantError
 from quant.graph.importing.clean_up import clean
 from quant.graph.importing.decoder import Decoder
 from quant.graph.importing.kinds import find_onnx, model_kind
+from quant.graph.importing.numbers import refuse_nan
 from quant.graph.importing.onnx_file import custom_operators, read_onnx
 from quant.graph.importing.opset import MINIMUM_OPSET, raise_opset
 from quant.graph.importing.report import ImportReport, Step
@@ -142,7 +143,8 @@ def _import_onnx(context: _Context, path: Path) -> ImportReport:
 
 
 def _finish(model: ir.Model, watch: _Watch, folder: Path) -> tuple[ir.Model, list[Step]]:
-    """Raise, clean up and write."""
+    """Refuse what is no number, raise, clean up and write."""
+    refuse_nan(model)
     before = opset(model)
     model = raise_opset(model, MINIMUM_OPSET)
     steps = []

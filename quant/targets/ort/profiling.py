@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from quant.core.costs import KernelTime
-from quant.graph.runtime import Optimize, Runtime, plain_options
+from quant.graph.runtime import Optimize, Runtime, plain_options, start_session
 from quant.targets.ort.names import PREPARING, find, names_of, original
 
 _SUFFIX = "_kernel_time"
@@ -101,13 +101,11 @@ def _whole(path: Path, feeds: Sequence[Feed], providers: list[tuple[str, dict[st
 
 def _run(path: Path, feeds: Sequence[Feed], providers: list[tuple[str, dict[str, str]]], *, threads: int, runs: int) -> tuple[ir.Graph, list[dict[str, Any]]]:
     """(the graph as ONNX Runtime runs it, what its profiler wrote down)."""
-    import onnxruntime as ort  # noqa: PLC0415 - heavy
-
     with tempfile.TemporaryDirectory() as folder:
         options = plain_options(threads=threads)
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
-        session = ort.InferenceSession(str(path), _written(options, Path(folder)), providers=providers)
+        session = start_session(str(path), _written(options, Path(folder)), providers, where=str(path))
         for _ in range(runs + 1):
             for feed in feeds:
                 session.run(None, {i.name: feed[i.name] for i in session.get_inputs()})
@@ -168,11 +166,9 @@ def _computes(graph: ir.Graph, path: Path, layers: Mapping[str, str], providers:
 
 def _before_layout(path: Path, providers: list[tuple[str, dict[str, str]]]) -> dict[str, tuple[str, ...]]:
     """Name -> names of what the node that goes by it makes, in the graph before its layout is changed, which takes names away."""
-    import onnxruntime as ort  # noqa: PLC0415 - heavy
-
     level: Optimize = "extended"
     with tempfile.TemporaryDirectory() as folder:
-        ort.InferenceSession(str(path), _written(plain_options(optimize=level), Path(folder)), providers=providers)
+        start_session(str(path), _written(plain_options(optimize=level), Path(folder)), providers, where=str(path))
         graph = ir.load(Path(folder) / "optimized.onnx").graph
         found: dict[str, tuple[str, ...]] = {}
         for node in graph:
