@@ -8,11 +8,11 @@ import traceback
 
 from rich.console import Console
 
-from quant.cli import runs, plans, validation, serving, recipes, models, ladder, offers  # isort: skip - the order in which `quant --help` lists the commands
+from quant.cli import runs, plans, validation, reports, serving, recipes, models, ladder, offers, caching  # isort: skip - the order in which `quant --help` lists the commands
 from quant.cli.shared import EXIT, app, interrupted, plain
 from quant.errors import QuantError
 
-__all__ = ["EXIT", "app", "ladder", "main", "models", "offers", "plans", "recipes", "runs", "serving", "validation"]
+__all__ = ["EXIT", "app", "caching", "ladder", "main", "models", "offers", "plans", "recipes", "reports", "runs", "serving", "validation"]
 
 _INPUT_IS_WRONG = 2
 _BUG = 70  # EX_SOFTWARE of sysexits.h

@@ -28,6 +28,17 @@ class Method:
     command: str = _RUN
 
 
+LADDER = Method(
+    "off",
+    "Agreement and ladder",
+    "The same inputs go through FP32, through plain ONNX arithmetic on the quantized graph, and through the engine. Power of the differences over that of "
+    "the output, in dB: FP32 to plain arithmetic is the noise of the format, plain arithmetic to the engine its deviation. The limit is what rounding "
+    "alone stays below with 99.9 % confidence (F distribution over the rows).",
+    "quant ladder recipe.yaml",
+)
+"""How far something is off the plain meaning of its graph."""
+
+
 def methods(report: Report) -> tuple[Method, ...]:
     """Every kind of number that `report` shows."""
     return tuple(_methods(report))
@@ -62,14 +73,7 @@ def _methods(report: Report) -> Iterator[Method]:
     if any(c.audit or c.unaudited for c in report.candidates):
         text = "Read from the graph that the engine itself shows after it has loaded the artifact, layer by layer; nothing is assumed from the plan."
         yield Method("audit", "Audit", text, "quant audit ARTIFACT")
-    yield Method(
-        "off",
-        "Agreement and ladder",
-        "The same inputs go through FP32, through plain ONNX arithmetic on the quantized graph, and through the engine. Power of the differences over that of "
-        "the output, in dB: FP32 to plain arithmetic is the noise of the format, plain arithmetic to the engine its deviation. The limit is what rounding "
-        "alone stays below with 99.9 % confidence (F distribution over the rows).",
-        "quant ladder recipe.yaml",
-    )
+    yield LADDER
 
 
 def _verdict(report: Report) -> str:
