@@ -21,6 +21,7 @@ from quant.engine.exporting import export_candidate
 from quant.engine.inspection import Inspection, inspect
 from quant.engine.ladder import ladder
 from quant.engine.loading import load_model
+from quant.engine.mixing.binding import with_plan
 from quant.engine.mixing.exploring import Planned, plan_of, profile_of
 from quant.engine.mixing.repricing import repriced
 from quant.engine.modelopt import FromModelOpt, from_modelopt
@@ -170,7 +171,7 @@ def profile(recipe: Path | str, *, target: str | None = None, overrides: Sequenc
     Raises:
         QuantError: The recipe, the model or the data cannot be used, or no format is left to mix.
     """
-    with _workshop(recipe, _with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
+    with _workshop(recipe, with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
         return profile_of(workshop, target)
 
 
@@ -203,7 +204,7 @@ def plan(
     for path in (profile, like):
         if path is not None and not Path(path).is_file():
             raise QuantError("no such file", where=str(path))
-    with _workshop(recipe, _with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
+    with _workshop(recipe, with_plan(recipe, overrides), trust_code=trust_code) as (_, workshop):
         if profile is None:
             return plan_of(workshop, target)
         return repriced(workshop, target, Path(profile), like=None if like is None else Path(like))
@@ -227,12 +228,6 @@ def apply(recipe: Path | str, *, plan: Path | str, output: Path | str, overrides
         raise QuantError("no such plan", where=str(path), hint="`quant plan RECIPE --output FILE` writes one")
     told = f"plan.file={json.dumps(str(path.resolve()), ensure_ascii=False)}"
     return run(recipe, output=output, overrides=[*overrides, told], trust_code=trust_code)
-
-
-def _with_plan(recipe: Path | str, overrides: Sequence[str]) -> list[str]:
-    """`overrides`, by which a recipe without the section `plan` gets one of its defaults."""
-    has_one = load_recipe(Path(recipe), overrides).recipe.plan is not None
-    return [*overrides] if has_one else [*overrides, "plan={}"]
 
 
 def prepare_qat(

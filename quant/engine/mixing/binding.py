@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quant.core.registry import did_you_mean
 from quant.errors import RecipeError
-from quant.recipe.load import LoadedRecipe
+from quant.recipe.load import LoadedRecipe, load_recipe
 from quant.recipe.schema import PlanSpec
 from quant.schemes import Scheme
 
@@ -38,6 +38,26 @@ class BoundPlan:
     estimator: Estimator
     costs: CostModel | None
     file: Path | None = None
+
+
+def with_plan(recipe: Path | str, overrides: Sequence[str]) -> list[str]:
+    """`overrides`, by which a recipe has a section `plan` that asks for one to be looked for: of defaults where it has none.
+
+    Args:
+        recipe: A recipe file, or the name of a shipped recipe.
+        overrides: `KEY=VALUE` for recipe values.
+
+    Raises:
+        RecipeError: There are no search samples to look on.
+    """
+    loaded = load_recipe(Path(recipe), overrides)
+    if loaded.recipe.data.splits.search is None:
+        what = "plans are looked for, and layers profiled, on search samples, and there are none"
+        raise RecipeError(what, where=loaded.where(("data", "splits")), hint="give `data.splits.search`, as in `search: 500`")
+    plan = loaded.recipe.plan
+    if plan is None:
+        return [*overrides, "plan={}"]
+    return [*overrides] if plan.file is None else [*overrides, "plan.file=null"]
 
 
 def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapping[str, Any], *, estimator: Estimator, costs: CostModel | None) -> BoundPlan:

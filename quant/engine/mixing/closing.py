@@ -15,6 +15,7 @@ from quant.engine.exported import graph_in, keep_graph, share_graph
 from quant.engine.jobs import Job, Statistics
 from quant.engine.judging import judged, one_line
 from quant.engine.mixing.binding import TITLE
+from quant.engine.mixing.bonds import bonds
 from quant.engine.mixing.explaining import left_out
 from quant.engine.mixing.ground import FLOAT, Ground
 from quant.engine.mixing.looks import Alone, Looks, ended, nothing_found, plan_step, quantized
@@ -25,8 +26,6 @@ from quant.engine.mixing.searching import Search
 from quant.engine.mixing.shares import Shares, look
 from quant.engine.summary import Outcome
 from quant.errors import QuantError, RunError
-from quant.graph.layers import match_layers
-from quant.graph.together import together
 from quant.planner.loop import Closed, Step, close
 from quant.planner.problem import ERROR, Effect, Goal, Problem
 from quant.planner.solve import solve
@@ -169,12 +168,10 @@ class Closing:
 
     def problem(self) -> Problem:
         """Effects, costs, groups and pins."""
-        spec, layers = self.ground.bound.spec, self.workshop.prepared.layers
+        bound = bonds(self.ground)
         effects = {layer: {f: self._effect(layer, f) for f in formats if self._known(layer, f)} for layer, formats in self.ground.formats.items()}
-        pins = {name: f for pattern, f in spec.keep.items() for name in sorted(match_layers(layers, [pattern]))}
-        groups = together(layers, self.ground.engine.dialect, more=spec.together, apart=spec.apart)
         families = tuple(frozenset({f}) for f in _EIGHT_BITS if f in self.ground.titles)
-        return Problem(effects, self.prices.tables, tuple(g.layers for g in groups), pins, families if len(families) > 1 else ())
+        return Problem(effects, self.prices.tables, bound.groups, bound.pins, families if len(families) > 1 else ())
 
     def _known(self, layer: str, number_format: str) -> bool:
         return self.profile.knows(layer, number_format)
@@ -259,12 +256,16 @@ def allows(problem: Problem, choices: Mapping[str, str]) -> bool:
 
 
 def check_plan(workshop: Workshop, jobs: Sequence[Job], statistics: Statistics) -> None:
-    """Hold a plan that is to be carried out to the model, before any long work.
+    """Hold to the model, before any long work, a plan that is to be carried out, or what the recipe says of the one that is to be found.
 
     Raises:
         PlanError: It does not fit.
     """
     for target in dict.fromkeys(job.target for job in jobs if job.plan is not None):
         ground = Ground(workshop, target, {job.scheme: job for job in jobs if job.target == target}, statistics)
-        if ground.bound.file is not None and ground.titles:
+        if not ground.titles:
+            continue
+        if ground.bound.file is not None:
             read_plan(ground.bound.file, ground)
+        else:
+            bonds(ground)

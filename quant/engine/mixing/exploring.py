@@ -11,6 +11,7 @@ from quant.core.sensitivity import SensitivityProfile
 from quant.core.shown import Cell, Chart, Shown, Table
 from quant.engine.candidates import Built, Workshop
 from quant.engine.jobs import Job, Statistics
+from quant.engine.mixing.bonds import bonds
 from quant.engine.mixing.closing import Closing
 from quant.engine.mixing.ground import Ground
 from quant.engine.mixing.plan_file import write_plan
@@ -122,4 +123,5 @@ def ground_of(workshop: Workshop, target: str | None) -> tuple[Ground, Statistic
     ground = Ground(workshop, chosen, {job.scheme: job for job in jobs if job.target == chosen}, statistics)
     if not ground.titles:
         raise QuantError("no format is left to mix: " + "; ".join(f"{f}: {why}" for f, why in ground.left_out.items()), where=f"target {chosen}")
+    bonds(ground)  # before any long work
     return ground, statistics

@@ -12,7 +12,7 @@ from quant.core.sensitivity import SensitivityProfile
 from quant.engine.bind import bind
 from quant.engine.cache import StageCache
 from quant.engine.candidates import Workshop
-from quant.engine.mixing.binding import TITLE
+from quant.engine.mixing.binding import TITLE, with_plan
 from quant.engine.mixing.closing import Closing
 from quant.engine.mixing.exploring import closing_of
 from quant.engine.mixing.ground import FLOAT, Ground
@@ -93,8 +93,7 @@ def _opened(of: Run | Path | str, overrides: Sequence[str]) -> tuple[LoadedRecip
     if folder is not None and not (folder / _RECIPE).is_file():
         raise RunError(f"holds no {_RECIPE}", where=str(folder), hint="give the folder that a run wrote, or a recipe")
     file = place if folder is None else folder / _RECIPE
-    has_plan = load_recipe(file, overrides).recipe.plan is not None
-    loaded = load_recipe(file, [*overrides] if has_plan else [*overrides, "plan={}"])
+    loaded = load_recipe(file, with_plan(file, overrides))
     return (loaded if folder is None else replace(loaded, path=Path.cwd())), folder
 
 

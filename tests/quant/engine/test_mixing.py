@@ -107,7 +107,15 @@ def test_a_profile_is_shown_and_written(fragile, cli, tmp_path):
         (lambda text: text.replace("dense/first", "dense/frist"), "plan.yaml:7: the model has no layer 'dense/frist'\nhint: did you mean 'dense/first'"),
         (lambda text: text.replace(": int8", ": int4"), "plan.yaml:7: layer 'dense/first' cannot run in 'int4' here"),
         (lambda text: text.replace("model: ", "model: 00"), "plan.yaml:4: the plan is of another model (00"),
-        (lambda text: text.replace("version: 1", "version: 2"), "plan.yaml: version is 2"),
+        (lambda text: text.replace("version: 1", "version: 2"), "plan.yaml:3: version is 2"),
+        (lambda text: text.replace("version: 1", "version: true"), "plan.yaml:3: version is true"),
+        (lambda text: text.replace("version: 1\n", ""), "plan.yaml: version is not given"),
+        (lambda text: text.replace("model: ", "# model: "), "plan.yaml: does not say which model the plan is of: `model` is not given"),
+        (lambda text: text.replace(": int8", ": [int8]"), "plan.yaml:7: the format of layer 'dense/first' is [\"int8\"]"),
+        (lambda text: text.replace(": int8", ":"), "plan.yaml:7: the format of layer 'dense/first' is not given"),
+        (lambda text: text.replace(": int8", ": fp32"), "plan.yaml:6: all layers are in fp32: the plan quantizes nothing"),
+        (lambda text: text[: text.index("layers:")] + "layers: {}\n", "plan.yaml:6: all layers are in fp32: the plan quantizes nothing"),
+        (lambda text: text[: text.index("layers:")] + "layers: [int8]\n", "plan.yaml:6: `layers` is to map names of layers to formats"),
         (lambda text: text.replace("version: 1", "versoin: 1"), "plan.yaml:3: unknown key 'versoin'\nhint: did you mean 'version'?"),
         (lambda _: "- int8\n", "plan.yaml: a plan is a mapping"),
         (lambda text: text[: text.index("layers:")], "plan.yaml: `layers` is to map names of layers to formats"),
@@ -121,6 +129,43 @@ def test_a_plan_that_does_not_fit_is_refused_with_its_line(fragile, cli, tmp_pat
     assert outcome.code == 2
     assert f"{tmp_path}/{told}" in outcome.err
     assert not (fragile.output / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        ({"keep": {"dense/frist": "int8"}}, "pattern 'dense/frist' matches no layer\nhint: did you mean 'dense/first'"),
+        ({"keep": {"dense/first": "int9"}}, "layer 'dense/first' cannot be kept in 'int9'\nhint: on onnxruntime it can run in int8, fp32"),
+        ({"keep": {"dense/*": "int8", "dense/first": "fp32"}}, "layer 'dense/first' is kept in int8 by 'dense/*', and in fp32 by 'dense/first'"),
+        (
+            {"keep": {"dense/first": "int8", "dense/second": "fp32"}, "together": [["dense/*"]]},
+            "layers dense/first and dense/second move together, and are kept in int8 and in fp32",
+        ),
+        ({"together": [["dense/first"]]}, "dense/first names no two layers that could move together"),
+        ({"together": [["nope"]]}, "pattern 'nope' matches no layer"),
+        ({"apart": ["nope"]}, "pattern 'nope' matches no layer"),
+    ],
+)
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_what_is_kept_or_bound_and_cannot_be_is_refused_before_any_long_work(fragile, cli, monkeypatch, plan, told, command):
+    from quant.engine.candidates import Workshop
+
+    fragile.rewrite(plan=plan)
+    monkeypatch.setattr(Workshop, "evaluate_baseline", lambda _self: pytest.fail("FP32 was evaluated"))
+    monkeypatch.setattr(Workshop, "calibrate", lambda *_, **__: pytest.fail("calibrated"))
+    outcome = cli(command, fragile.recipe, "--output", fragile.folder / "made")
+    assert (outcome.code, told in outcome.err) == (2, True), outcome.err
+    assert outcome.err.startswith(f"error: {fragile.recipe}:")
+    assert not list(fragile.folder.glob("made/*"))
+
+
+@pytest.mark.parametrize("command", ["plan", "profile"])
+def test_what_looks_for_a_plan_needs_search_samples_whatever_the_recipe_carries_out(project, cli, command):
+    project.write({"plan": {"file": "plan.yaml"}})
+    outcome = cli(command, project.recipe, "--output", project.folder / "made")
+    assert outcome.code == 2
+    assert "on search samples, and there are none\nhint: give `data.splits.search`" in outcome.err
+    assert outcome.err.startswith(f"error: {project.recipe}:")
 
 
 def test_a_plan_that_is_not_there_is_told(fragile, cli, tmp_path):
