@@ -101,11 +101,11 @@ def _of_times(report: Report) -> Iterator[Method]:
         yield Method("time", "Times", "Nothing was timed.")
     else:
         asked = max(row.requests for row in times.latency)
-        many = f"{count(asked, 'request')} each" if asked else "requests"
+        many = f"{count(asked, 'request')} each, " if asked else ""
         yield Method(
             "time",
             "Times",
-            f"All artifacts of an engine take turns on the same request, {many}, "
+            f"All artifacts of an engine take turns on the same request, {many}"
             f"{count(times.threads, 'thread')}, {count(times.batch_size, 'sample')} a request, after a warm-up. "
             "The ratio is the median of the time over FP32's in the same round, its interval order statistics (95 %). "
             "p50, p90 and p99 are percentiles of single requests; throughput is at the mean time.",

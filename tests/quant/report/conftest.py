@@ -1,5 +1,7 @@
 """Reports made by hand: small, with numbers that can be checked by eye."""
 
+import os
+import shutil
 from functools import cache
 
 import pytest
@@ -11,6 +13,8 @@ from quant.report.graph import GraphPart, LayerGraph
 from quant.report.mixing import EffectRow, FrontPoint, LeftOut, MixingRow, PlanStep
 from quant.report.sentence import verdict_sentence
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+QUIET = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-sandbox"]
 SHA = "0123456789abcdef" * 4
 
 
@@ -239,6 +243,14 @@ def mixing(name="encoder/MatMul", target="onnxruntime"):
     )
 
 
+def planned_for(layers):
+    """Three layers whose effects are 0.05, 0 (it is in FP32) and 1 on one target; on another nothing was profiled."""
+    made = report(candidate("int8"), candidate("int8", target="openvino"))
+    effects = tuple(EffectRow(layer=name, format="int8", value=v, standard_error=0.001) for name, v in zip(layers, (0.05, 0.5, 1.0), strict=True))
+    row = mixing().model_copy(update={"effects": effects})
+    return made.model_copy(update={"timings": made.timings.model_copy(update={"mixing": (row,)})})
+
+
 def planned():
     made = report(candidate("int8"), candidate("mixed"))
     return made.model_copy(update={"timings": made.timings.model_copy(update={"mixing": (mixing(), mixing(target="openvino"))})})
@@ -323,6 +335,20 @@ def make():
         absent = staticmethod(absent)
         gate = staticmethod(gate)
         fidelity = staticmethod(fidelity)
+        planned_for = staticmethod(planned_for)
         failing, undecided, plan, audit, evil_name, very_evil_name, sha = FAILING, OPEN, PLAN, AUDIT, EVIL, VERY_EVIL, SHA
 
     return Make
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        assert not os.environ.get("CI"), "CI must have a browser: install chromium"
+        pytest.skip("no chromium on this machine")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        yield started
+        started.close()

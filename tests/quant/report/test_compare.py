@@ -2,10 +2,12 @@
 
 import io
 
+import html5lib
 import pytest
 from rich.console import Console
 
 from quant.report.compare import compare
+from quant.report.compare_page import compare_page
 from quant.report.compare_text import comparison_table, comparison_text
 
 
@@ -108,3 +110,14 @@ def test_text_and_table_show_every_candidate_and_no_codes(any_report, make):
     assert comparison_table(found).row_count == len(found.candidates)
     assert "\x1b" not in comparison_text(found)
     assert compare(make.reports["mixed"](), any_report).digest == found.digest
+
+
+def test_the_page_of_two_runs_is_self_contained_and_leads_to_how_numbers_were_got(make):
+    old, new = make.reports["planned"](), make.reports["evil"]()
+    page = compare_page(old, new)
+    tree = html5lib.HTMLParser(strict=True, namespaceHTMLElements=False).parse(page)
+    ids = [node.attrib["id"] for node in tree.iter() if "id" in node.attrib]
+    assert len(ids) == len(set(ids))
+    assert {node.attrib["href"][1:] for node in tree.iter("a")} <= set(ids)
+    assert "<img" not in page
+    assert page == compare_page(old, new)
