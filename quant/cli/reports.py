@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import webbrowser
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from quant.cli.shared import app
+from quant.cli.shared import Json, app
 from quant.errors import RunError
 
 _PAIR = 2
@@ -25,6 +26,7 @@ def report_command(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where to write it (default: the run's own page, or beside it).")
     ] = None,
     ladder: Annotated[Path | None, typer.Option("--ladder", metavar="FILE", help="A ladder of `quant ladder --output FILE.json`, to join the page.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Make the page of a run anew from its report.json, or one of two runs side by side, and print where it lies."""
     from quant.report.show import show_comparison, show_run  # noqa: PLC0415 - `quant --help` stays quick
@@ -37,6 +39,6 @@ def report_command(
     if compare and ladder is not None:
         raise RunError("a ladder joins the page of one run", where=str(ladder), hint="leave out --compare or --ladder")
     place = show_comparison(runs[0], runs[1], output=output) if compare else show_run(runs[0], output=output, ladder=ladder)
-    sys.stdout.write(f"{place}\n")
+    sys.stdout.write(json.dumps({"page": str(place)}, indent=2) + "\n" if as_json else f"{place}\n")
     if open_it and not webbrowser.open(place.resolve().as_uri()):
         sys.stderr.write("no browser was found here; open the page by hand\n")
