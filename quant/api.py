@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.cache_folder import cache_folder
 from quant.core.documents import Artifact, Verdict
 from quant.core.sensitivity import SensitivityProfile
@@ -97,6 +98,7 @@ def _workshop(recipe: Path | str, overrides: Sequence[str], *, trust_code: bool)
         yield bound, workshop
 
 
+@with_checked_arguments
 def calibrate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: bool = False) -> CalibrationTable:
     """The calibration table of a recipe: statistics of every tensor that its schemes quantize, from one pass over its data.
 
@@ -116,6 +118,7 @@ def calibrate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: 
     return table
 
 
+@with_checked_arguments
 def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: bool = False) -> Evaluation:
     """Name -> value of every metric of a recipe, for its FP32 model on its evaluation samples.
 
@@ -133,6 +136,7 @@ def evaluate(recipe: Path | str, *, overrides: Sequence[str] = (), trust_code: b
     return Evaluation(f"{bound.loaded.recipe.name} in fp32", samples, found, {name: metric.unit for name, metric in bound.metrics.items()})
 
 
+@with_checked_arguments
 def export(
     recipe: Path | str,
     *,
@@ -159,6 +163,7 @@ def export(
         return export_candidate(workshop, Path(output), scheme=scheme, target=target)
 
 
+@with_checked_arguments
 def profile(recipe: Path | str, *, target: str | None = None, overrides: Sequence[str] = (), trust_code: bool = False) -> SensitivityProfile:
     """What each layer does to the outputs in each format that the recipe's `plan` mixes (by default: those of its schemes).
 
@@ -175,6 +180,7 @@ def profile(recipe: Path | str, *, target: str | None = None, overrides: Sequenc
         return profile_of(workshop, target)
 
 
+@with_checked_arguments
 def plan(
     recipe: Path | str,
     *,
@@ -210,6 +216,7 @@ def plan(
         return repriced(workshop, target, Path(profile), like=None if like is None else Path(like))
 
 
+@with_checked_arguments
 def apply(recipe: Path | str, *, plan: Path | str, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
     """Carry out a plan that `plan` has written, or a person has edited: quantize, export, audit, evaluate, gate, report.
 
@@ -230,6 +237,7 @@ def apply(recipe: Path | str, *, plan: Path | str, output: Path | str, overrides
     return run(recipe, output=output, overrides=[*overrides, told], trust_code=trust_code)
 
 
+@with_checked_arguments
 def prepare_qat(
     model: torch.nn.Module | None,
     recipe: Path | str,
@@ -261,6 +269,7 @@ def prepare_qat(
         return trainable_module(bound, model, StageCache(cache_folder() / "stages"), scheme=scheme, target=target, trust_code=trust_code)
 
 
+@with_checked_arguments
 def convert(module: QatModule, *, output: Path | str) -> Artifact:
     """Write a module of `prepare_qat`, as it is now, as the artifact of its target: `quant audit` looks into it like any other.
 
@@ -271,4 +280,6 @@ def convert(module: QatModule, *, output: Path | str) -> Artifact:
     Raises:
         QuantError: The engine refuses the graph, or the folder cannot be written.
     """
+    if not hasattr(module, "finish"):
+        raise QuantError(f"`module` is what `prepare_qat` gives, got a {type(module).__name__}", where="convert", hint="train that very module, and give it")
     return module.finish(Path(output))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.digest import digest_of, digest_of_arrays
 from quant.core.files import write_text
 from quant.core.shown import Chart, Series, Shown, Table
@@ -88,6 +89,7 @@ class CalibrationTable(Shown):
         write_text(folder / _TABLE, json.dumps(self._summary(), indent=1, sort_keys=True, allow_nan=False) + "\n")
 
     @classmethod
+    @with_checked_arguments
     def load(cls, folder: Path | str) -> CalibrationTable:
         """Read what `save` wrote.
 

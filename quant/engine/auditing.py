@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, Audit, AuditRow, PrecisionPlan
 from quant.core.shown import Chart, Shown, Table
@@ -14,6 +15,8 @@ from quant.graph.model import read_model
 from quant.stages.first_run import ARTIFACT_FILE
 from quant.targets import TARGETS
 
+PLAN_FILE = "plan.json"
+"""The plan beside an artifact that was written by itself."""
 _HINT = "give the plan with --plan"
 
 
@@ -44,12 +47,13 @@ class Audited(Shown):
         return self.audit.as_chart()
 
 
+@with_checked_arguments
 def audit(path: Path | str, *, plan: Path | str | None = None, target: str | None = None) -> Audited:
     """What the engine runs for every layer of a plan.
 
     Args:
         path: Folder of an artifact, as a run leaves it in `artifacts/TARGET/SCHEME`; or a model file, with `target`.
-        plan: File of the precision plan; when not given, the one of the run that the folder lies in.
+        plan: File of the precision plan; when not given, the one that `export` left beside the artifact, or that of the run that it lies in.
         target: The engine of a model file that comes without `artifact.json`.
 
     Raises:
@@ -93,9 +97,11 @@ def _artifact_folder(path: Path) -> Path | None:
 
 
 def _plan_of(folder: Path | None, path: Path) -> Path:
-    """The plan in the run's folder that the artifact lies in."""
+    """The plan beside the artifact, or in the folder of the run that it lies in."""
     if folder is None:
         raise RunError("a model file alone has no plan", where=str(path), hint=_HINT)
+    if (beside := folder / PLAN_FILE).is_file():
+        return beside
     place = folder.resolve()
     plan = place.parents[2] / "plans" / place.parent.name / f"{place.name}.json" if len(place.parents) > 2 else place  # noqa: PLR2004 - artifacts/TARGET/SCHEME
     if not plan.is_file():

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.documents import Document
 from quant.core.shown import Chart, Series, Shown, Table
 
@@ -63,6 +64,7 @@ class Evaluation(Mapping[str, float], Shown):
         _Written(subject=self.subject, samples=self.samples, metrics=dict(self.metrics), units=dict(self.units)).save(path)
 
     @classmethod
+    @with_checked_arguments
     def load(cls, path: Path | str) -> Evaluation:
         """Read what `save` wrote.
 

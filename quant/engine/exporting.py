@@ -9,13 +9,12 @@ from pathlib import Path
 from quant.core.documents import Artifact
 from quant.core.files import whole_folder
 from quant.core.registry import did_you_mean
+from quant.engine.auditing import PLAN_FILE
 from quant.engine.candidates import Workshop
 from quant.engine.jobs import Statistics
 from quant.engine.run import planned_jobs
 from quant.errors import QuantError, RunError
 from quant.stages.first_run import ARTIFACT_FILE
-
-PLAN_FILE = "plan.json"
 
 
 def export_candidate(workshop: Workshop, folder: Path, *, scheme: str | None = None, target: str | None = None) -> Artifact:

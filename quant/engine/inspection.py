@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.documents import Document
 from quant.core.shown import Cell, Chart, Series, Shown, Table
 from quant.errors import ModelError
@@ -58,6 +59,7 @@ class Inspection(Document, Shown):
         return Chart("Where the weights are", "weights", "", series, "bars")
 
 
+@with_checked_arguments
 def inspect(path: Path | str) -> Inspection:
     """Read the ONNX model in `path` and list what it is made of.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluators.agreement import comparable
+from quant.core.arguments import with_checked_arguments
 from quant.core.cache_folder import cache_folder
 from quant.core.progress import tracked
 from quant.core.registry import did_you_mean
@@ -35,6 +36,7 @@ _ELSEWHERE = "its engines are built here for machines elsewhere"
 _LEVELS: tuple[tuple[str, Optimize], ...] = (("ONNX Runtime, basic level", "basic"), ("ONNX Runtime, all levels", True))
 
 
+@with_checked_arguments
 def ladder(
     graph: Path | str,
     *,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 from pydantic import ValidationError
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.cache_folder import cache_folder
 from quant.core.registry import did_you_mean
 from quant.data.sources import fetch, parse
@@ -23,6 +24,7 @@ from quant.recipe.schema import ModelSpec
 _NOT_ALONE = "head"
 
 
+@with_checked_arguments
 def load_model(source: Path | str, *, examples: Sequence[Mapping[str, npt.NDArray[Any]]] = (), trust_code: bool = False, **options: Any) -> Inspection:
     """Bring a model in from wherever a recipe could, and list its inputs, outputs and layers; `path` of what comes back is its FP32 graph.
 
@@ -36,6 +38,8 @@ def load_model(source: Path | str, *, examples: Sequence[Mapping[str, npt.NDArra
         QuantError: The source cannot be had, or the model cannot be read.
     """
     where = str(source)
+    if not isinstance(examples, Sequence) or not all(isinstance(one, Mapping) for one in examples):
+        raise ModelError("`examples` are not a list of inputs", where=where, hint="give `examples=[{NAME: ARRAY}, …]`, each without the batch axis")
     spec = _spec(where, options)
     is_code = isinstance(parse(spec.source), FunctionSource)
     if is_code and not examples:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from calibrators import CALIBRATORS
+from quant.core.arguments import with_checked_arguments
 from quant.core.dialect import Dialect
 from quant.core.digest import digest_of, digest_of_arrays
 from quant.core.documents import Artifact, PrecisionPlan
@@ -151,6 +152,7 @@ class FromModelOpt:
         return wanted
 
 
+@with_checked_arguments
 def from_modelopt(
     model: Any, inputs: Mapping[str, npt.NDArray[Any]], folder: Path | str, *, batch_axes: Mapping[str, int | None] | None = None
 ) -> FromModelOpt:

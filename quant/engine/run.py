@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evaluators.latency import Latency
 from evaluators.memory import FirstRun
+from quant.core.arguments import with_checked_arguments
 from quant.core.cache_folder import cache_folder
 from quant.core.shown import Chart, Shown, Table
 from quant.engine.bind import Bound, bind
@@ -45,6 +46,10 @@ class Run(Shown):
     report: Report
     folder: Path
 
+    def __fspath__(self) -> str:
+        """Its folder: a run is taken wherever the folder of one is."""
+        return str(self.folder)
+
     def as_table(self) -> Table:
         """Candidate by candidate, what was found."""
         return self.report.as_table()
@@ -54,6 +59,7 @@ class Run(Shown):
         return self.report.as_chart()
 
     @classmethod
+    @with_checked_arguments
     def load(cls, folder: Path | str) -> Run:
         """A run that is over, from its folder.
 
@@ -63,6 +69,7 @@ class Run(Shown):
         return cls(load_report(folder), Path(folder))
 
 
+@with_checked_arguments
 def run(recipe: Path | str, *, output: Path | str, overrides: Sequence[str] = (), trust_code: bool = False) -> Run:
     """Run a recipe into the folder `output`.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.digest import digest_of
 from quant.core.files import write_text
 from quant.core.shown import Chart, Series, Shown, Table
@@ -67,6 +68,7 @@ class LoadedRecipe(Shown):
         write_text(Path(path), self.resolved_yaml())
 
     @classmethod
+    @with_checked_arguments
     def load(cls, path: Path | str) -> LoadedRecipe:
         """As `load_recipe`."""
         return load_recipe(path)
@@ -77,6 +79,7 @@ class LoadedRecipe(Shown):
         return digest_of(self.recipe.model_dump(mode="json"))
 
 
+@with_checked_arguments
 def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> LoadedRecipe:
     """The recipe at `path`, with what it `extends` and with overrides.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, TypeVar
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.documents import Decision, Document
 from quant.core.shown import Chart, Series, Shown, Table
 from quant.report.document import Calibration, Candidate, Report
+from quant.report.load import load_report
 
 _T = TypeVar("_T", int, str)
 
@@ -120,14 +123,19 @@ class Comparison(Document, Shown):
         return Chart("How much worse than its own FP32", "drop", "", series, "bars")
 
 
-def compare(old: Report, new: Report, *, range_change: float = 0.05) -> Comparison:
+@with_checked_arguments
+def compare(old: Report | Path | str, new: Report | Path | str, *, range_change: float = 0.05) -> Comparison:
     """What changed from `old` to `new`.
 
     Args:
-        old: The earlier run.
+        old: The earlier run: its report, or its folder.
         new: The later run.
         range_change: Share of its old width by which an end of a range must move to be told.
+
+    Raises:
+        RunError: There is no run, or its report cannot be read.
     """
+    old, new = (one if isinstance(one, Report) else load_report(one) for one in (old, new))
     samples = old.data.samples_sha256, new.data.samples_sha256
     before, after = ({(c.scheme, c.target): c for c in report.candidates} for report in (old, new))
     return Comparison(

@@ -6,12 +6,14 @@ import json
 import math
 from pathlib import Path
 
+from quant.core.arguments import with_checked_arguments
 from quant.errors import RunError
 from quant.report.document import REPORT_VERSION, Report
 
 REPORT_FILE = "report.json"
 
 
+@with_checked_arguments
 def load_report(run_folder: Path | str) -> Report:
     """The report of a run.
 

@@ -7,6 +7,7 @@ import binascii
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.files import write_text
 from quant.engine.folder import MANIFEST, SIGNATURE
 from quant.errors import QuantError, RunError
@@ -20,6 +21,7 @@ _PURPOSE = b"quant-toolkit manifest v1\n"
 _MAKE_KEYS = "make a pair with `openssl genpkey -algorithm ed25519 -out key.pem` and `openssl pkey -in key.pem -pubout -out key.pub`"
 
 
+@with_checked_arguments
 def sign(folder: Path | str, *, key: Path | str) -> Path:
     """Sign the manifest of the run in `folder`; gives the file with the signature.
 

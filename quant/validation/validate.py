@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.documents import Artifact, Decision
 from quant.core.progress import tracked
 from quant.core.registry import did_you_mean
@@ -48,6 +49,7 @@ class _Asked:
         return self.baseline is None
 
 
+@with_checked_arguments
 def validate(
     path: Path | str,
     *,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.documents import Document
 from quant.core.shown import Chart, Series, Shown, Table
 from quant.engine.folder import SIGNATURE
@@ -49,6 +50,7 @@ class Verification(Document, Shown):
         return Chart("Files of the run", "files", "", [Series("files", [max(self.files - wrong, 0), wrong], ["as written", "not as written"])], "bars")
 
 
+@with_checked_arguments
 def verify(folder: Path | str, *, key: Path | str | None = None) -> Verification:
     """Hash every file of a run again; with `key`, check the manifest's signature too.
 

@@ -59,10 +59,10 @@ def made(make_project, tmp_path_factory):
             quant.profile(recipe),
             quant.plan(recipe),
             quant.export(recipe, output=folder / "exported", scheme="int8"),
-            quant.audit(folder / "exported", plan=folder / "exported" / "plan.json"),
+            quant.audit(folder / "exported"),
             quant.ladder(project.output / "artifacts" / "onnxruntime" / "int8" / "model.onnx", targets=["onnxruntime"], samples=4),
-            quant.compare(run.report, run.report),
-            quant.verify(project.output),
+            quant.compare(run, project.output),
+            quant.verify(run),
             quant.validate(project.output, candidate="int8-dynamic", load_s=0.1),
         ]
     return {type(one).__name__: one for one in found}

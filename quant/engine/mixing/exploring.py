@@ -60,7 +60,7 @@ class Planned(Shown):
             QuantError: There is no plan, or the file cannot be written.
         """
         if self.choices is None:
-            raise QuantError(f"there is no plan to write: {self.row.ended}", hint="allow a larger drop, or more formats")
+            raise QuantError(f"there is no plan to write: {self.row.ended}", hint="the row of `to_frame`, and `plot`, show what was tried")
         effects = {(e.layer, e.format): e for e in self.row.effects}
         said = {layer: f"effect {effects[layer, f].value:.3g}" for layer, f in self.choices.items() if (layer, f) in effects}
         said |= {out.layer: " ".join(out.why) for out in self.row.left_out}

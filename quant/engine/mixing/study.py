@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.cache_folder import cache_folder
 from quant.core.documents import PrecisionPlan
 from quant.core.sensitivity import SensitivityProfile
@@ -97,6 +98,7 @@ def _opened(of: Run | Path | str, overrides: Sequence[str]) -> tuple[LoadedRecip
     return (loaded if folder is None else replace(loaded, path=Path.cwd())), folder
 
 
+@with_checked_arguments
 def study(of: Run | Path | str, *, target: str | None = None, overrides: Sequence[str] = (), trust_code: bool = False) -> Study:
     """Open the plans of a target. What a run has found already is taken from the cache.
 
