@@ -35,11 +35,11 @@ def profile_command(
 ) -> None:
     """What each layer does to the outputs in each format, the most sensitive first."""
     from quant.api import profile  # noqa: PLC0415 - `quant --help` stays quick
-    from quant.core.files import refuse_folder  # noqa: PLC0415
     from quant.report.mixing import spread  # noqa: PLC0415
+    from quant.report.words import count  # noqa: PLC0415
 
     if output is not None:
-        refuse_folder(output)
+        _refuse_output(output, recipe)
     found = profile(recipe, target=target, overrides=overrides or [], trust_code=trust_code)
     if output is not None:
         found.save(output)
@@ -55,7 +55,7 @@ def profile_command(
         table.add_row(plain(effect.layer), effect.format, spread(effect.value, effect.standard_error), share)
     Console().print(table)
     more = f"; {len(whole) - _SHOWN} smaller ones are not shown" if len(whole) > _SHOWN else ""
-    out.print(f"{len(whole)} effects by {found.estimator} on {found.samples} search samples{more}", highlight=False)
+    out.print(f"{count(len(whole), 'effect')} by {found.found_by} on {count(found.samples, 'search sample')}{more}", highlight=False)
     for note in found.notes:
         out.print(f"[yellow]note:[/yellow] {plain(note)}", highlight=False)
 
@@ -74,10 +74,9 @@ def plan_command(
 ) -> None:
     """Find the cheapest plan that mixes formats and passes on search samples. Exit codes: 0 found, 1 none passes, 2 wrong input."""
     from quant.api import plan  # noqa: PLC0415 - `quant --help` stays quick
-    from quant.core.files import refuse_folder  # noqa: PLC0415
     from quant.report.mixing import mixing_sentence  # noqa: PLC0415
 
-    refuse_folder(output)
+    _refuse_output(output, recipe, profile)
     found = plan(recipe, target=target, profile=profile, like=like, overrides=overrides or [], trust_code=trust_code)
     if found.choices is not None:
         found.save(output)
@@ -93,6 +92,17 @@ def plan_command(
     if found.choices is None:
         raise typer.Exit(_NOTHING_PASSES)
     out.print(f"plan: {plain(str(output))}", highlight=False)
+
+
+def _refuse_output(output: Path, *read: Path | str | None) -> None:
+    """Refuse to write over a folder, or over what is read."""
+    from quant.core.files import disk_errors, refuse_folder  # noqa: PLC0415 - `quant --help` stays quick
+    from quant.errors import RunError  # noqa: PLC0415
+
+    refuse_folder(output)
+    with disk_errors(output):
+        if output.exists() and any(path is not None and Path(path).exists() and output.samefile(path) for path in read):
+            raise RunError("would be written over, and is read", where=str(output), hint="give the name of another file with `--output`")
 
 
 def _show_steps(row: MixingRow) -> None:

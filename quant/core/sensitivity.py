@@ -66,6 +66,17 @@ class SensitivityProfile(Document, Shown):
         return {(found.layer, found.format, found.part): found for found in (*self.effects, *self.joint)}
 
     @property
+    def found_by(self) -> str:
+        """The estimator, and for which formats another one had to find effects, in words.
+
+        Example:
+            >>> SensitivityProfile(measure="kl", estimator="sketch", effects=(), samples=8, estimators={"int8": "exact"}).found_by
+            'sketch (int8: exact)'
+        """
+        others = ", ".join(f"{name}: {kind}" for name, kind in self.estimators.items() if kind != self.estimator)
+        return f"{self.estimator} ({others})" if others else self.estimator
+
+    @property
     def layers(self) -> tuple[str, ...]:
         """Names of the layers that it tells of, in their order."""
         return tuple(dict.fromkeys(found.layer for found in self.effects))
@@ -78,7 +89,7 @@ class SensitivityProfile(Document, Shown):
     def as_table(self) -> Table:
         """Every effect, the largest first."""
         rows = [(e.layer, e.format, e.part, e.value, e.standard_error) for e in sorted(self.effects, key=lambda e: (-e.value, e.layer, e.format, e.part))]
-        facts: dict[str, Cell] = {"measure": self.measure, "by": self.estimator, "samples": self.samples, "layers": len(self.layers)}
+        facts: dict[str, Cell] = {"measure": self.measure, "by": self.found_by, "samples": self.samples, "layers": len(self.layers)}
         return Table("Sensitivity profile", ("layer", "format", "part", "effect", "standard error"), rows, facts)
 
     def as_chart(self) -> Chart:

@@ -90,7 +90,7 @@ class MixingRow(Document):
         target: The serving engine.
         formats: The formats that were mixed.
         measure: What errors are.
-        estimator: How effects were found.
+        estimator: How effects were found, and those of which formats otherwise.
         samples: Number of search samples that they were found on.
         cost: What costs are, and where they come from.
         unit: Unit of costs.

@@ -71,7 +71,7 @@ def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapp
     assert spec is not None, "a recipe with a plan"
     if recipe.auto is not None:
         what, hint = "`schemes: auto` stops at the first scheme that passes, and leaves nothing to mix", "list the schemes whose formats are to be mixed"
-        raise RecipeError(what, where=loaded.where(("plan",)), hint=hint)
+        raise RecipeError(what, where=loaded.where(("schemes",)), hint=hint)
     if TITLE in schemes:
         hint = "give it another `name:`"
         raise RecipeError(f"no scheme can be called {TITLE!r}: so is the plan that mixes formats", where=loaded.where(("schemes",)), hint=hint)
@@ -86,7 +86,7 @@ def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapp
     if not metrics and spec.max_error is None and not spec.within:
         what = "without metrics there is nothing to tell a good plan by"
         hint = "give `plan.max_error`, or a budget in `plan.within`, or name a metric in `evaluation.metrics`"
-        raise RecipeError(what, where=loaded.where(("plan",)), hint=hint)
+        raise RecipeError(what, where=loaded.where(("evaluation",)), hint=hint)
     return BoundPlan(spec, _mixed(loaded, spec, schemes), estimator, costs)
 
 
@@ -109,5 +109,7 @@ def _mixed(loaded: LoadedRecipe, spec: PlanSpec, schemes: Mapping[str, Scheme]) 
         if scheme.data != "training" and scheme.base not in chosen.values():
             chosen[title] = scheme.base
     if not chosen:
-        raise RecipeError("no scheme can be mixed: all of them train", where=loaded.where(("plan",)), hint="list `int8` or another scheme that does not train")
+        raise RecipeError(
+            "no scheme can be mixed: all of them train", where=loaded.where(("schemes",)), hint="list `int8` or another scheme that does not train"
+        )
     return chosen

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from quant.engine.mixing.ground import Ground
-from quant.errors import PlanError
+from quant.errors import DataError, PlanError
 from quant.graph.layers import match_layers
 from quant.graph.together import together
 from quant.planner.problem import Effect, Problem
+from quant.report.words import count
 
 _PAIR = 2
 
@@ -31,9 +32,13 @@ def bonds(ground: Ground) -> Bonds:
     """What the recipe and the structure of the model bind, for a target.
 
     Raises:
+        DataError: There are too few search samples to find a plan by.
         PlanError: A pattern matches no layer, a layer is kept where it cannot run, or in two formats, or what moves together cannot; with the line.
     """
     spec, loaded = ground.bound.spec, ground.workshop.bound.loaded
+    if (have := len(ground.workshop.prepared.data.roles["search"])) < _PAIR:
+        what = f"{count(have, 'search sample')}: how sure an effect is cannot be told"
+        raise DataError(what, where=loaded.where(("data", "splits", "search")), hint="give at least 2; a plan that holds up takes hundreds")
     layers = ground.workshop.prepared.layers
     for number, patterns in enumerate(spec.together):
         where = loaded.where(("plan", "together", number))

@@ -18,15 +18,16 @@ from quant.engine.mixing.binding import TITLE
 from quant.engine.mixing.bonds import bonds
 from quant.engine.mixing.explaining import left_out
 from quant.engine.mixing.ground import FLOAT, Ground
-from quant.engine.mixing.looks import Alone, Looks, ended, nothing_found, plan_step, quantized
+from quant.engine.mixing.looks import Alone, Looks, ended, first_found, nothing_found, plan_step, quantized
 from quant.engine.mixing.plan_file import read_plan
 from quant.engine.mixing.pricing import priced
 from quant.engine.mixing.profiling import profiled
 from quant.engine.mixing.searching import Search
 from quant.engine.mixing.shares import Shares, look
 from quant.engine.summary import Outcome
-from quant.errors import QuantError, RunError
+from quant.errors import PlanError, QuantError, RunError
 from quant.planner.loop import Closed, Step, close
+from quant.planner.moves import quantizes
 from quant.planner.problem import ERROR, Effect, Goal, Problem
 from quant.planner.solve import solve
 from quant.report.mixing import EffectRow, FrontPoint, MixingRow, PlanStep
@@ -138,7 +139,7 @@ class Closing:
             why = {out.layer: " ".join(out.why) for out in left_out(self.ground, closed.problem, choices, self.profile, cost=spec.minimize)}
             return self.judged(self.ground.plan(choices, why), share)
 
-        looks = Looks(closed, self.shares, judge, self.search.measure, spec.minimize, lambda: time.monotonic() > end)
+        looks = Looks(closed, self.shares, judge, self.search.measure, spec.minimize, lambda: time.monotonic() > end, within=bool(spec.within))
         found = looks.run(self._alone(closed.problem))
         row = self.row(closed, found.choices, found.ended, found.steps)
         if found.outcome is None:
@@ -148,10 +149,10 @@ class Closing:
     def found(self) -> tuple[Mapping[str, str] | None, MixingRow]:
         """(the plan that passes on search samples, how it was found)."""
         closed, _ = self._planned()
-        best = closed.best
-        if best is None:
-            return None, self.row(closed, None, nothing_found(closed, self.ground.bound.spec.minimize))
-        told = "The cheapest plan that passes" if closed.in_time else "The best plan when the time was over"
+        best, spec = closed.best, self.ground.bound.spec
+        if best is None or (spec.within and not closed.steps[-1].joint.passes):
+            return None, self.row(closed, None, nothing_found(closed, spec.minimize, within=bool(spec.within)))
+        told = first_found(closed, within=bool(spec.within))
         return best, self.row(closed, best, ended(told, best, len(closed.steps)))
 
     def _planned(self) -> tuple[Closed, float]:
@@ -187,10 +188,16 @@ class Closing:
             return close(problem, self.search.measure, cost=spec.minimize, over=lambda: time.monotonic() > end)
         whole = dict.fromkeys(problem.effects, FLOAT)
         within: dict[str, float] = {name: share * problem.costs[name].total(whole) for name, share in spec.within.items()}
-        found = solve(problem, Goal(minimize=ERROR, within=within))
+        try:
+            found = solve(problem, Goal(minimize=ERROR, within=within))
+        except PlanError as error:
+            raise error.at(self.workshop.bound.loaded.where(("plan", "within"))) from error
+        if not quantizes(found.choices):
+            return Closed(None, (), (found,), problem, in_time=True)
         joint = self.search.measure(found.choices)
         step = Step("front", found.choices, found.error, found.costs[spec.minimize], joint, "the most accurate plan within the budgets")
-        return Closed(found.choices, (step,), (found,), problem, in_time=True)
+        holds = spec.max_error is None or joint.error <= spec.max_error  # gates are for the evaluation samples to tell: there is one look, at this plan
+        return Closed(found.choices if holds else None, (step,), (found,), problem, in_time=True)
 
     def _alone(self, problem: Problem) -> Alone | None:
         """The cheapest scheme alone that passed; none within budgets, whose plan is the most accurate one, and none that breaks what the recipe keeps."""
@@ -229,7 +236,7 @@ class Closing:
             target=self.ground.target,
             formats=tuple(self.ground.titles),
             measure=profile.measure,
-            estimator=profile.estimator,
+            estimator=profile.found_by,
             samples=profile.samples,
             cost=table.source,
             unit=table.unit,

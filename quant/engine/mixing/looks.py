@@ -58,6 +58,7 @@ class Looks:
         measure: Measures a plan on search samples, given the number of the look that it is to pass.
         cost: Name of the cost that is least.
         over: Whether the time is over.
+        within: Whether the plan is the most accurate one within budgets, and not the cheapest.
     """
 
     closed: Closed
@@ -66,6 +67,7 @@ class Looks:
     measure: Callable[[Choices, int], Joint]
     cost: str
     over: Callable[[], bool]
+    within: bool = False
     steps: list[PlanStep] = field(default_factory=list)
     _tried: list[tuple[Choices, Outcome]] = field(default_factory=list)
 
@@ -84,7 +86,7 @@ class Looks:
         if alone is not None:
             return self._beside(alone)
         if not self._tried:
-            return Looked(None, None, nothing_found(self.closed, self.cost), ())
+            return Looked(None, None, nothing_found(self.closed, self.cost, within=self.within), ())
         choices, outcome = min(reversed(self._tried), key=lambda pair: _ORDER[pair[1].verdict])
         looks = count(len(self._tried), "plan")
         return self._taken(choices, outcome, f"No plan passes: {looks} were judged on the evaluation samples; taken is the one that came nearest")
@@ -100,7 +102,7 @@ class Looks:
             if self._look(now, joint, share).verdict in {"pass", None}:
                 if number:
                     return f"The first plan did not pass on the evaluation samples; the one of look {number + 1} does"
-                return "The cheapest plan that passes" if self.closed.in_time else "The best plan when the time was over"
+                return first_found(self.closed, within=self.within)
             if number + 1 == len(self.shares.plans):
                 return ""
 
@@ -148,8 +150,19 @@ class Looks:
         return self.closed.problem.costs[self.cost].total(choices)
 
 
-def nothing_found(closed: Closed, cost: str) -> str:
+def first_found(closed: Closed, *, within: bool) -> str:
+    """What the plan is that the search has found."""
+    if within:
+        return "The most accurate plan within the budgets passes"
+    return "The cheapest plan that passes" if closed.in_time else "The best plan when the time was over"
+
+
+def nothing_found(closed: Closed, cost: str, *, within: bool = False) -> str:
     """Why there is no plan."""
+    if within:
+        if closed.steps:
+            return f"No quantization fits: the most accurate plan within the budgets does not pass on the search samples ({closed.steps[-1].joint.told})."
+        return "Nothing is to be quantized: FP32 itself keeps to the budgets, and is the most accurate."
     if closed.in_time and closed.front and not quantizes(closed.front[0].choices):
         table = closed.problem.costs[cost]
         return f"Nothing is to be won: FP32 costs least of all plans ({table.total(closed.front[0].choices):.3g} {table.unit})."

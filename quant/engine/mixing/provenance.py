@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from quant.core.dialect import Dialect
@@ -21,6 +21,8 @@ _SAID = {
     "code": "was made by another version of this toolkit",
 }
 _CODES, _PLACES = "codes", "places"
+_MOST = 1e30
+"""Effects are shares, or nats: nothing that was measured comes near this, and a program of planning cannot weigh it against the others."""
 
 
 def provenance(ground: Ground, samples: str) -> dict[str, str]:
@@ -45,6 +47,27 @@ def provenance(ground: Ground, samples: str) -> dict[str, str]:
         _CODES: codes_of(ground.engine.dialect, dynamic=any(ground.workshop.bound.schemes[title].data == "none" for title in ground.titles.values())),
         _PLACES: digest_of(_places(ground.engine.dialect)),
     }
+
+
+def check_effects(profile: SensitivityProfile, path: Path, formats: Mapping[str, Sequence[str]], *, target: str) -> None:
+    """Hold the effects of a saved profile to what is to be planned.
+
+    Args:
+        profile: The profile.
+        path: Where it lies.
+        formats: Layer -> the formats that it may run in.
+        target: Title of the target.
+
+    Raises:
+        PlanError: One is missing, or is no number that others can be compared with.
+    """
+    where, again = str(path), f"`quant profile RECIPE --target {target} --output {path.name}` makes it anew"
+    for layer, name in ((layer, name) for layer, names in formats.items() for name in names):
+        if not profile.knows(layer, name):
+            raise PlanError(f"has no effect of layer {layer!r} in {name}", where=where, hint=again)
+        found = profile.effect(layer, name)
+        if not (abs(found.value) < _MOST and 0 <= found.standard_error < _MOST):
+            raise PlanError(f"the effect of layer {layer!r} in {name} is {found.value:g} ± {found.standard_error:g}", where=where, hint=again)
 
 
 def _places(dialect: Dialect) -> list[object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from quant.core.sensitivity import SensitivityProfile
@@ -11,7 +12,7 @@ from quant.engine.mixing.exploring import Planned, alone_on, ground_of
 from quant.engine.mixing.ground import FLOAT, Ground
 from quant.engine.mixing.plan_file import read_plan
 from quant.engine.mixing.pricing import priced
-from quant.engine.mixing.provenance import check_profile, provenance
+from quant.engine.mixing.provenance import check_effects, check_profile, provenance
 from quant.engine.mixing.searching import Search
 from quant.errors import PlanError
 from quant.planner.front import front
@@ -40,6 +41,8 @@ def repriced(workshop: Workshop, target: str | None, profile: Path, *, like: Pat
     spec = ground.bound.spec
     known = SensitivityProfile.load(profile)
     check_profile(known, profile, now=provenance(ground, Search(ground).samples.digest), target=ground.target)
+    check_effects(known, profile, ground.formats, target=ground.target)
+    allowed = None if like is None else read_plan(like, ground)
     if like is None and spec.max_error is None and not spec.within:
         hint = "give a plan that passed elsewhere with `--like`, or set `plan.max_error` or `plan.within`"
         raise PlanError("nothing is measured, so that gates cannot tell a good plan", where=str(profile), hint=hint)
@@ -49,25 +52,30 @@ def repriced(workshop: Workshop, target: str | None, profile: Path, *, like: Pat
     closing.profile = known
     closing.prices = priced(ground, closing.baseline, {f: closing.uniform.get(title) for f, title in ground.titles.items()})
     problem = closing.problem()
-    goal, told = _goal(ground, problem, like)
-    found = solve(problem, goal)
+    goal, told, best = _goal(ground, problem, None if like is None or allowed is None else (like.name, allowed))
+    try:
+        found = solve(problem, goal)
+    except PlanError as error:
+        raise error.at(str(like) if like is not None else workshop.bound.loaded.where(("plan", "within"))) from error
     closed = Closed(found.choices, (), front(problem, cost=spec.minimize), problem, in_time=True)
     if not quantizes(found.choices):
         return Planned(None, closing.row(closed, None, f"No quantization is {told}."), workshop.prepared.digest, ground.target)
     quantized = sum(f != FLOAT for f in found.choices.values())
-    ended = f"Of plans {told}: {quantized} of {count(len(found.choices), 'layer')} quantized, predicted by {profile.name}; no plan was measured."
+    ended = f"Of plans {told} {best}: {quantized} of {count(len(found.choices), 'layer')} quantized, predicted by {profile.name}; no plan was measured."
     return Planned(found.choices, closing.row(closed, found.choices, ended), workshop.prepared.digest, ground.target)
 
 
-def _goal(ground: Ground, problem: Problem, like: Path | None) -> tuple[Goal, str]:
-    """(What is wanted, the same in words)."""
+def _goal(ground: Ground, problem: Problem, like: tuple[str, Mapping[str, str]] | None) -> tuple[Goal, str, str]:
+    """(What is wanted, of which plans in words, which of those)."""
     spec = ground.bound.spec
     if like is not None:
-        most = problem.error(read_plan(like, ground)).value
-        return Goal(minimize=spec.minimize, within={ERROR: most}), f"predicted to be no worse than {like.name} (error {most:.3g}) the cheapest"
+        name, allowed = like
+        most = problem.error(allowed).value
+        return Goal(minimize=spec.minimize, within={ERROR: most}), f"predicted to be no worse than {name} (error {most:.3g})", "the cheapest"
     if spec.within:
         whole = dict.fromkeys(problem.effects, FLOAT)
         budgets: dict[str, float] = {name: share * problem.costs[name].total(whole) for name, share in spec.within.items()}
-        return Goal(minimize=ERROR, within=budgets), "within the budgets the most accurate"
+        budgets |= {ERROR: spec.max_error} if spec.max_error is not None else {}
+        return Goal(minimize=ERROR, within=budgets), "within the budgets", "the most accurate"
     assert spec.max_error is not None, "one of three"
-    return Goal(minimize=spec.minimize, within={ERROR: spec.max_error}), f"predicted to have an error of at most {spec.max_error:g} the cheapest"
+    return Goal(minimize=spec.minimize, within={ERROR: spec.max_error}), f"predicted to have an error of at most {spec.max_error:g}", "the cheapest"

@@ -147,7 +147,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_its_line(fragile, cli, tmp_pat
     ],
 )
 @pytest.mark.parametrize("command", ["plan", "run"])
-def test_what_is_kept_or_bound_and_cannot_be_is_refused_before_any_long_work(fragile, cli, monkeypatch, plan, told, command):
+def test_what_is_kept_or_bound_and_cannot_be_is_refused_before_any_long_work(fragile, cli, monkeypatch, *, plan, told, command):
     from quant.engine.candidates import Workshop
 
     fragile.rewrite(plan=plan)
@@ -196,6 +196,42 @@ def test_within_a_size_the_most_accurate_plan_is_taken(fragile):
     report = quant.run(fragile.recipe, output=fragile.output).report
     assert {c.layer: c.format for c in by_scheme(report)["mixed"].plan} == {"dense/first": "int8", "dense/second": "fp32"}
     assert [step.action for step in report.timings.mixing[0].steps] == ["front", "look"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "code", "told"),
+    [
+        ({"within": {"size": 2.0}}, 1, "Nothing is to be quantized: FP32 itself keeps to the budgets, and is the most accurate."),
+        ({"within": {"size": 0.5}, "max_error": 1e-12}, 1, "the most accurate plan within the budgets does not pass on the search samples (error "),
+        ({"within": {"size": 0.5}}, 0, "The most accurate plan within the budgets passes: 1 of 2 layers quantized, found by measuring 1 plan."),
+        ({"within": {"size": 0.001}}, 2, "no plan keeps to the budgets: size cannot be 14.44: at least "),
+    ],
+)
+def test_budgets_end_in_words_whatever_they_leave(fragile, cli, plan, code, told):
+    fragile.rewrite(plan=plan)
+    outcome = cli("plan", fragile.recipe, "--output", fragile.folder / "plan.yaml")
+    assert outcome.code == code, outcome
+    assert told in (outcome.out if code < 2 else outcome.err)
+    assert (fragile.folder / "plan.yaml").exists() == (code == 0)
+    if code == 1:
+        assert by_scheme(quant.run(fragile.recipe, output=fragile.output).report)["mixed"].status == "not applicable"
+    if code == 2:
+        assert outcome.err.startswith(f"error: {fragile.recipe}:")
+
+
+def test_one_search_sample_is_too_few_to_tell_how_sure_an_effect_is(project, cli):
+    project.write({"data": {"splits": {"calibration": 64, "search": 1, "evaluation": 700}}, "plan": {}})
+    for command in ("run", "plan", "profile"):
+        outcome = cli(command, project.recipe, "--output", project.folder / "made")
+        assert (outcome.code, "1 search sample: how sure an effect is cannot be told\nhint: give at least 2" in outcome.err) == (2, True), outcome
+
+
+@pytest.mark.parametrize("command", ["plan", "profile"])
+def test_the_recipe_is_not_written_over(fragile, cli, command):
+    before = fragile.recipe.read_bytes()
+    outcome = cli(command, fragile.recipe, "--output", fragile.recipe)
+    assert (outcome.code, f"error: {fragile.recipe}: would be written over, and is read" in outcome.err) == (2, True)
+    assert fragile.recipe.read_bytes() == before
 
 
 def test_a_layer_can_be_kept_in_a_format(fragile):

@@ -1,6 +1,7 @@
 """A saved profile, priced for another target without measuring anything anew."""
 
 import json
+import re
 
 import pytest
 import yaml
@@ -118,10 +119,36 @@ def test_without_anything_that_says_what_is_allowed_no_plan_is_made(saved, cli):
 
 def test_an_error_that_nothing_keeps_to_ends_as_no_quantization(saved, cli):
     found = again(saved, cli, "--set", "plan.max_error=1e-15")
-    assert (found.code, "No quantization is predicted to have an error of at most 1e-15 the cheapest" in " ".join(found.out.split())) == (1, True)
+    assert (found.code, "No quantization is predicted to have an error of at most 1e-15." in " ".join(found.out.split())) == (1, True)
 
 
 def test_files_that_are_not_there_are_told(saved, cli):
     assert "nope.yaml: no such file" in again(saved, cli, "--like", saved.folder / "nope.yaml").err
     outcome = cli("plan", saved.recipe, "--like", saved.folder / "profile.json")
     assert (outcome.code, "`like` is for plans out of a profile" in outcome.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda text: text[: len(text) // 2], "not a SensitivityProfile: Invalid JSON: EOF"),
+        (lambda _: "", "not a SensitivityProfile: Invalid JSON: EOF"),
+        (lambda text: text.replace('"samples": ', '"samples": "few", "more": '), "not a SensitivityProfile: samples: Input should be a valid integer"),
+        (lambda text: text.replace("dense/first", "dense/frist"), "has no effect of layer 'dense/first' in int8\nhint: `quant profile RECIPE"),
+        (lambda text: re.sub(r'"value": [-0-9.e]+', '"value": NaN', text), "the effect of layer 'dense/first' in int8 is nan ± "),
+        (lambda text: re.sub(r'"value": [-0-9.e]+', '"value": 1e308', text), "the effect of layer 'dense/first' in int8 is 1e+308 ± "),
+        (lambda text: re.sub(r'"standard_error": [-0-9.e]+', '"standard_error": -1', text), "the effect of layer 'dense/first' in int8 is "),
+    ],
+)
+def test_a_profile_that_was_cut_or_edited_is_refused_with_its_file(saved, cli, edit, told):
+    file = saved.folder / "profile.json"
+    file.write_text(edit(file.read_text(encoding="utf-8")), encoding="utf-8")
+    outcome = again(saved, cli)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"error: {file}: {told}"), outcome.err
+    assert not (saved.folder / "plan.yaml").exists()
+
+
+def test_a_profile_is_not_written_over_by_the_plan_of_it(saved, cli):
+    outcome = again(saved, cli, "--output", saved.folder / "profile.json")
+    assert (outcome.code, "profile.json: would be written over, and is read" in outcome.err) == (2, True)
