@@ -10,7 +10,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from quant.core.arguments import with_checked_arguments
 from quant.core.digest import digest_of
 from quant.core.files import write_text
 from quant.core.shown import Cell, Chart, Series, Shown, Table
@@ -36,7 +35,6 @@ class Document(BaseModel):
         write_text(Path(path), self.to_json())
 
     @classmethod
-    @with_checked_arguments
     def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote.
 
@@ -45,13 +43,22 @@ class Document(BaseModel):
         """
         path = Path(path)
         try:
-            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+            return cls.model_validate_json(path.read_text(encoding="utf-8-sig"))
         except FileNotFoundError as error:
             raise RunError(f"no such {cls.__name__}", where=str(path)) from error
         except OSError as error:
             raise RunError(f"cannot read this {cls.__name__}: {error.strerror}", where=str(path)) from error
-        except (ValidationError, UnicodeDecodeError) as error:
-            raise RunError(f"not a {cls.__name__}: {str(error).splitlines()[0]}", where=str(path)) from error
+        except UnicodeDecodeError as error:
+            raise RunError(f"not a {cls.__name__}: not UTF-8: byte 0x{error.object[error.start]:02x}", where=str(path)) from error
+        except ValidationError as error:
+            raise RunError(f"not a {cls.__name__}: {_first_of(error)}", where=str(path)) from error
+
+
+def _first_of(error: ValidationError) -> str:
+    """The first thing that is wrong with a document, behind its place."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}: {first['msg']}" if place else str(first["msg"])
 
 
 _MIB = 1 << 20
