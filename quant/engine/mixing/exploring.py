@@ -117,11 +117,13 @@ def ground_of(workshop: Workshop, target: str | None) -> tuple[Ground, Statistic
     targets = list(workshop.bound.targets)
     chosen = target or targets[0]
     if chosen not in targets:
-        raise QuantError(f"the recipe has no target {chosen!r}", hint=did_you_mean(chosen, targets))
+        raise QuantError(f"the recipe has no target {chosen!r}", where=workshop.bound.loaded.where(("targets",)), hint=did_you_mean(chosen, targets))
     jobs = planned_jobs(workshop)
     statistics = Statistics(workshop, jobs)
     ground = Ground(workshop, chosen, {job.scheme: job for job in jobs if job.target == chosen}, statistics)
     if not ground.titles:
-        raise QuantError("no format is left to mix: " + "; ".join(f"{f}: {why}" for f, why in ground.left_out.items()), where=f"target {chosen}")
+        why = "; ".join(f"{f}: {reason}" for f, reason in ground.left_out.items())
+        hint = "list a scheme whose format can be mixed there, or take another target with `--target`"
+        raise QuantError(f"no format is left to mix: {why}", where=f"target {chosen}", hint=hint)
     bonds(ground)  # before any long work
     return ground, statistics

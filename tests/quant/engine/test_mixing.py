@@ -234,6 +234,19 @@ def test_the_recipe_is_not_written_over(fragile, cli, command):
     assert fragile.recipe.read_bytes() == before
 
 
+@pytest.mark.parametrize("command", ["plan", "profile"])
+def test_a_target_on_which_nothing_can_be_mixed_is_told_with_a_way_out(project, cli, command):
+    project.write({"data": SPLITS, "schemes": ["fp16"]})
+    outcome = cli(command, project.recipe, "--output", project.folder / "made")
+    assert outcome.code == 2
+    assert "error: target onnxruntime: no format is left to mix: fp16: it wins no time here" in outcome.err
+    assert "hint: list a scheme whose format can be mixed there" in outcome.err
+    outcome = cli(command, project.recipe, "--target", "onnx", "--output", project.folder / "made")
+    assert (outcome.code, outcome.err.startswith(f"error: {project.recipe}")) == (2, True)
+    assert "the recipe has no target 'onnx'\nhint: " in outcome.err
+    assert not (project.folder / "made").exists()
+
+
 def test_a_layer_can_be_kept_in_a_format(fragile):
     fragile.rewrite(plan={"keep": {"dense/second": "int8"}})
     report = quant.run(fragile.recipe, output=fragile.output).report
