@@ -13,6 +13,8 @@ from quant.planner.problem import Effect, Problem
 from quant.report.words import count
 
 _PAIR = 2
+EIGHT_BITS = ("int8", "fp8")
+"""Formats of which a plan has one alone."""
 
 
 @dataclass(frozen=True)
@@ -69,4 +71,7 @@ def _pins(ground: Ground) -> dict[str, str]:
                 what = f"layer {name!r} is kept in {pins[name]} by {by[name]!r}, and in {kept} by {pattern!r}"
                 raise PlanError(what, where=where, hint="write patterns that do not overlap")
             pins[name], by[name] = kept, pattern
+        if len(both := sorted(set(pins.values()) & set(EIGHT_BITS))) > 1:
+            hint = "keep all layers in one of them"
+            raise PlanError(f"layers are kept in {' and in '.join(both)}, of which a plan has one alone", where=where, hint=hint)
     return pins

@@ -15,7 +15,7 @@ from quant.engine.exported import graph_in, keep_graph, share_graph
 from quant.engine.jobs import Job, Statistics
 from quant.engine.judging import judged, one_line
 from quant.engine.mixing.binding import TITLE
-from quant.engine.mixing.bonds import bonds
+from quant.engine.mixing.bonds import EIGHT_BITS, bonds
 from quant.engine.mixing.explaining import left_out
 from quant.engine.mixing.ground import FLOAT, Ground
 from quant.engine.mixing.looks import Alone, Looks, ended, first_found, nothing_found, plan_step, quantized
@@ -34,7 +34,6 @@ from quant.report.mixing import EffectRow, FrontPoint, MixingRow, PlanStep
 from quant.stages.first_run import ARTIFACT_FILE
 
 _PLAN = "plan.json"
-_EIGHT_BITS = ("int8", "fp8")
 
 
 @dataclass(frozen=True)
@@ -171,7 +170,7 @@ class Closing:
         """Effects, costs, groups and pins."""
         bound = bonds(self.ground)
         effects = {layer: {f: self._effect(layer, f) for f in formats if self._known(layer, f)} for layer, formats in self.ground.formats.items()}
-        families = tuple(frozenset({f}) for f in _EIGHT_BITS if f in self.ground.titles)
+        families = tuple(frozenset({f}) for f in EIGHT_BITS if f in self.ground.titles)
         return Problem(effects, self.prices.tables, bound.groups, bound.pins, families if len(families) > 1 else ())
 
     def _known(self, layer: str, number_format: str) -> bool:

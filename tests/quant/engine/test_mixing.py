@@ -159,6 +159,16 @@ def test_what_is_kept_or_bound_and_cannot_be_is_refused_before_any_long_work(fra
     assert not list(fragile.folder.glob("made/*"))
 
 
+def test_formats_of_which_a_plan_has_one_alone_are_not_both_kept(project, cli):
+    pytest.importorskip("tensorrt_rtx")
+    kept = {"dense/first": "int8", "dense/second": "fp8"}
+    project.write({"data": SPLITS, "schemes": ["int8", "fp8"], "targets": ["tensorrt-rtx"], "transforms": [], "plan": {"keep": kept}})
+    outcome = cli("plan", project.recipe, "--output", project.folder / "plan.yaml")
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"error: {project.recipe}:")
+    assert "layers are kept in fp8 and in int8, of which a plan has one alone\nhint: keep all layers in one of them" in outcome.err
+
+
 @pytest.mark.parametrize("command", ["plan", "profile"])
 def test_what_looks_for_a_plan_needs_search_samples_whatever_the_recipe_carries_out(project, cli, command):
     project.write({"plan": {"file": "plan.yaml"}})
