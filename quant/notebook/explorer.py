@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibrators import CALIBRATORS
+from quant.core.arguments import with_checked_arguments
 from quant.core.progress import shown_in
 from quant.core.shown.table import text
 from quant.engine.mixing.study import Study, study
@@ -61,6 +62,7 @@ class Explorer:
         self._refresh()
         return found
 
+    @with_checked_arguments
     def save(self, path: Path | str = _PLAN_FILE) -> Path:
         """Write the plan as YAML, as the button does; `quant.apply` takes it."""
         return self.state.save(path)
@@ -172,11 +174,21 @@ class Explorer:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """A user's mistake is said below, and not in a log that nobody opens."""
+        """What goes wrong is said below, and not in a log that nobody opens; what was said before is over."""
+        self._said.value = ""
         try:
             yield
         except QuantError as error:
-            self._said.value = f'<div role="alert" style="white-space:pre-wrap;color:inherit">✗ {text(str(error))}</div>'
+            self._alert(str(error))
+        except KeyboardInterrupt:
+            self._alert("interrupted; what was finished is kept")
+            raise
+        except Exception as error:
+            self._alert(f"a bug of the toolkit, whose traceback is in the log: {type(error).__name__}: {error}")
+            raise
+
+    def _alert(self, said: str) -> None:
+        self._said.value = f'<div role="alert" style="white-space:pre-wrap;color:inherit">✗ {text(said)}</div>'
 
     def _on_bar(self, trace: Any, points: Any, _state: Any) -> None:
         if points.point_inds:
@@ -192,20 +204,23 @@ class Explorer:
 
     def _on_budget(self, change: Mapping[str, Any]) -> None:
         if not self._quiet and change["new"] is not None:
-            self.state.budget(float(change["new"]))
-            self._changed()
+            with self._told():
+                self.state.budget(float(change["new"]))
+                self._changed()
 
     def _on_cost(self, change: Mapping[str, Any]) -> None:
-        self.state.look_at(change["new"])
-        with self._silently():
-            options, value = self._budgets()
-            self._budget.options, self._budget.value = options, value
-        self._changed()
+        with self._told():
+            self.state.look_at(change["new"])
+            with self._silently():
+                options, value = self._budgets()
+                self._budget.options, self._budget.value = options, value
+            self._changed()
 
     def _preset(self, number_format: str) -> Callable[[Any], None]:
         def take(_button: Any) -> None:
-            self.state.everywhere(number_format)
-            self._changed()
+            with self._told():
+                self.state.everywhere(number_format)
+                self._changed()
 
         return take
 

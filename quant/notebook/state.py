@@ -205,7 +205,8 @@ class State:
             RunError: The disk is full, or cannot be written.
         """
         found = Measurement(self.prediction(), self.study.measure(self._choices))
-        self.measured.append(found)
+        if found not in self.measured:  # a button that is pressed twice
+            self.measured.append(found)
         return found
 
     def save(self, path: Path | str) -> Path:

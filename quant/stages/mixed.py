@@ -46,7 +46,7 @@ def apply_mixed(
     Raises:
         CalibrationError: A range cannot be had.
     """
-    model = raise_opset(read_model(path), max(dialect.opset, *(GRIDS[name].encoding.opset for name in schemes)))
+    model = raise_opset(read_model(path), max((dialect.opset, *(GRIDS[name].encoding.opset for name in schemes))))
     parts = {name: plan.part(name) for name in schemes}
     # Quantizers of activations come last: they give tensors new names, by which others would not find their statistics.
     order = sorted(schemes, key=lambda name: bool(schemes[name].needs(model, parts[name], dialect).ranges))

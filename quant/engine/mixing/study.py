@@ -90,6 +90,8 @@ class Study:
 def _opened(of: Run | Path | str, overrides: Sequence[str]) -> tuple[LoadedRecipe, Path | None]:
     """(the recipe, with a plan; the run's folder if there is one)."""
     place = of.folder if isinstance(of, Run) else Path(of)
+    if isinstance(of, Run) and not place.is_dir():
+        raise RunError("the folder of this run is gone", where=str(place), hint="give the recipe, or the folder's new place")
     folder = place if place.is_dir() else None
     if folder is not None and not (folder / _RECIPE).is_file():
         raise RunError(f"holds no {_RECIPE}", where=str(folder), hint="give the folder that a run wrote, or a recipe")

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler
 from importlib import resources
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from quant.errors import RunError
 from quant.report.serving.index import PAGES, Shelf
@@ -107,9 +107,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _found(self) -> tuple[HTTPStatus, str, bytes, str]:
         """Status, content type, body and policy."""
-        if not self._asked_for_us():
-            return _text(HTTPStatus.MISDIRECTED_REQUEST)
-        asked = urlsplit(self.path)
+        asked = _split(self.path)
+        if asked is None or not self._asked_for_us():
+            return _text(HTTPStatus.BAD_REQUEST if asked is None else HTTPStatus.MISDIRECTED_REQUEST)
         if asked.path in _OWN:
             name, kind = _OWN[asked.path]
             return HTTPStatus.OK, f"{kind}; charset=utf-8", _template(name), _STRICT
@@ -135,8 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Whether the request names this machine: a page elsewhere whose name was made to point here does not."""
         if not is_loopback(self.server.host):
             return True
-        named = urlsplit(f"//{self.headers.get('Host', '')}").hostname
-        return named is not None and is_loopback(named)
+        named = _split(f"//{self.headers.get('Host', '')}")
+        return named is not None and named.hostname is not None and is_loopback(named.hostname)
 
     def _refuse(self, status: HTTPStatus) -> None:
         self._answer(*_text(status))
@@ -158,6 +158,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+
+
+def _split(url: str) -> SplitResult | None:
+    """Its parts; None where it is no address, such as with a bracket that nothing closes."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return None
 
 
 def _text(status: HTTPStatus) -> tuple[HTTPStatus, str, bytes, str]:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from quant.errors import QuantError
+
 pytest.importorskip("ipywidgets", reason="the notebook extra is not installed")
 pytest.importorskip("anywidget", reason="the notebook extra is not installed")
 
@@ -67,6 +69,39 @@ def test_measuring_shows_what_was_found_beside_what_was_predicted(explorer):
     assert len(explorer._front.data[2].x) == 1
     assert not explorer._measure.disabled
     assert explorer._progress.value == ""
+
+
+def test_a_plan_of_fp32_alone_is_measured_like_any_other_and_once(explorer):
+    next(button for button in explorer._presets if button.description == "all fp32").click()
+    explorer._measure.click()
+    explorer._measure.click()
+    assert [(m.found.error, m.found.passes) for m in explorer.state.measured] == [(0.0, True)]
+    assert explorer._said.value == ""
+
+
+def test_what_goes_wrong_while_measuring_is_said_until_the_next_thing_is_done(explorer, monkeypatch):
+    monkeypatch.setattr(explorer.state, "measure", lambda: 1 // 0)
+    explorer._measure.click()  # widgets swallow what their callbacks raise
+    assert "ZeroDivisionError: integer division" in explorer._said.value
+    assert explorer._measure.disabled is False
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(explorer.state, "measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        explorer._measure.click()
+    assert "interrupted; what was finished is kept" in explorer._said.value
+    explorer._presets[0].click()
+    assert explorer._said.value == ""
+
+
+def test_a_run_whose_folder_is_gone_is_said_to_be(tmp_path):
+    from quant.engine.run import Run
+    from quant.notebook import Explorer
+
+    with pytest.raises(QuantError, match="the folder of this run is gone"):
+        Explorer(Run(None, tmp_path / "gone"))
 
 
 def test_a_plan_is_saved_where_the_user_says_and_a_mistake_is_said_below(explorer, tmp_path):

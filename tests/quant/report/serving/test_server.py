@@ -107,10 +107,17 @@ def test_nothing_but_reading_is_possible(many, serving, method):
 
 def test_a_page_elsewhere_whose_name_points_here_gets_nothing(many, serving):
     served = serving(many)
-    for name in ("evil.example", "evil.example:80", "", "127.0.0.1.evil.example"):
+    for name in ("evil.example", "evil.example:80", "", "127.0.0.1.evil.example", "[::1", "[evil.example]"):
         assert ask(served.url, "/index.json", Host=name)[0] == 421
     for name in ("localhost", f"127.0.0.1:{served.server.server_address[1]}", "[::1]:80"):
         assert ask(served.url, "/index.json", Host=name)[0] == 200
+
+
+def test_an_address_that_is_none_is_a_bad_request(many, serving):
+    place = urllib.parse.urlsplit(serving(many).url)
+    with socket.create_connection((place.hostname, place.port), timeout=10) as raw:
+        raw.sendall(b"GET http://[::1/index.json HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert raw.recv(1 << 16).startswith(b"HTTP/1.0 400 ")
 
 
 def test_what_is_no_request_is_refused_without_repeating_it(many, serving):
