@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from quant.core.arguments import with_checked_arguments
 from quant.core.digest import digest_of
 from quant.core.files import write_text
 from quant.core.shown import Cell, Chart, Series, Shown, Table
@@ -35,6 +36,7 @@ class Document(BaseModel):
         write_text(Path(path), self.to_json())
 
     @classmethod
+    @with_checked_arguments
     def load(cls, path: Path | str) -> Self:
         """Read what `save` wrote.
 
