@@ -26,7 +26,7 @@ def with_checked_arguments(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     Example:
         >>> @with_checked_arguments
-        ... def size(path: "Path | str") -> "int":
+        ... def size(path: Path | str) -> int:
         ...     return len(str(path))
         >>> size("model.onnx")
         10

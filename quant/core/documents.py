@@ -31,6 +31,10 @@ class Document(BaseModel):
         """This document as indented JSON with sorted keys, the same bytes for the same content."""
         return json.dumps(self.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
+    def __str__(self) -> str:
+        return Shown.__str__(self) if isinstance(self, Shown) else super().__str__()
+
+    @with_checked_arguments
     def save(self, path: Path | str) -> None:
         """Write `to_json` to `path`, whole or not at all."""
         write_text(Path(path), self.to_json())

@@ -21,7 +21,7 @@ from quant.errors import RunError
 _TABLE, _ARRAYS, _MEANS, _MOMENTS = "table.json", "histograms.npy", "means.npy", "moments.npy"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CalibrationTable(Shown):
     """What calibration saw.
 

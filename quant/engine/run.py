@@ -34,7 +34,7 @@ from quant.report.load import load_report
 from quant.schemes import study_of
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run(Shown):
     """A finished run.
 

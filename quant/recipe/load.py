@@ -24,7 +24,7 @@ from quant.recipe.yaml_text import read_file, write_yaml
 _EXTENDS = "extends"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoadedRecipe(Shown):
     """A recipe that was read from a file.
 

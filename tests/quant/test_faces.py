@@ -220,3 +220,21 @@ def test_export_writes_the_artifact_of_the_run(made, make_project, tmp_path):
         with pytest.raises(quant.QuantError, match=said):
             quant.export(project.recipe, **({"output": tmp_path / "other"} | how))
     assert (tmp_path / "mine" / "thesis.txt").exists()
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_printed_it_is_a_table_and_never_a_wall_of_text(made, name):
+    said = str(made[name])
+    assert said.splitlines()[0].startswith(made[name].as_table().title[:20])
+    assert len(said.splitlines()) <= 29  # title, facts, heads, 25 rows, how many more
+
+
+@pytest.mark.parametrize("name", ["Run", "CalibrationTable", "Planned", "LoadedRecipe"])
+def test_what_holds_a_lot_is_named_in_a_line(made, name):
+    assert len(repr(made[name])) < 400
+    assert name in repr(made[name])
+
+
+def test_a_figure_of_no_rows_is_refused(made):
+    with pytest.raises(quant.QuantError, match="`most` is a number of rows from 1 on, got 0"):
+        made["Run"].plot(most=0)

@@ -1,4 +1,4 @@
-"""The faces of a document: HTML, a data frame, a figure."""
+"""The faces of a document: text, HTML, a data frame, a figure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from quant.core.shown.chart import Chart
 from quant.core.shown.table import Table
+from quant.errors import QuantError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +34,19 @@ class Shown(ABC):
 
         Args:
             most: How many rows of bars at most, the largest first.
+
+        Raises:
+            QuantError: `most` is no such number.
         """
+        if not isinstance(most, int) or most < 1:
+            raise QuantError(f"`most` is a number of rows from 1 on, got {most!r}", where="plot")
         return self.as_chart().figure(most)
+
+    def __str__(self) -> str:
+        return self.as_table().plain()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.as_table().title}; print() shows it>"
 
     def _repr_html_(self) -> str:
         return self.as_table().html()

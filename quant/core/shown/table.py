@@ -48,6 +48,29 @@ class Table:
 
         return pd.DataFrame([tuple(row) for row in self.rows], columns=list(self.columns))
 
+    def plain(self, most: int = _MOST_ROWS) -> str:
+        r"""The table as lines of text, in columns; nothing in a name acts in a terminal.
+
+        Args:
+            most: How many rows at most; what is left out is said.
+
+        Example:
+            >>> print(Table("Model m", ["layer", "weights"], [["a\nb", 3], ["conv1", 1200]], {"layers": 2}).plain())
+            Model m
+            layers: 2
+            layer  weights
+            a\nb         3
+            conv1    1,200
+        """
+        rows = [[_line(shown(cell)) for cell in row] for row in self.rows[:most]]
+        numeric = [all(isinstance(row[at], int | float | None) and not isinstance(row[at], bool) for row in self.rows) for at in range(len(self.columns))]
+        table = [[*map(_line, self.columns)], *rows] if self.columns else []
+        widths = [max(len(row[at]) for row in table) for at in range(len(self.columns))]
+        lines = ["  ".join(c.rjust(w) if n else c.ljust(w) for c, w, n in zip(row, widths, numeric, strict=True)).rstrip() for row in table]
+        left = len(self.rows) - most
+        facts = " · ".join(f"{_line(name)}: {_line(shown(value))}" for name, value in self.facts.items())
+        return "\n".join([_line(self.title), *([facts] if facts else []), *lines, *([f"… and {left:,} more rows; .to_frame() has all"] if left > 0 else [])])
+
     def html(self, most: int = _MOST_ROWS) -> str:
         """The table as HTML that needs nothing else; every text is escaped.
 
@@ -72,6 +95,10 @@ class Table:
         said = f'<div style="opacity:.85">{facts}</div>' if facts else ""
         title = f'<div style="font-weight:600">{text(self.title)}</div>'
         return f'<div class="quant-document" style="{_BOX}">{title}{said}{table if self.columns else ""}{more}</div>'
+
+
+def _line(said: str) -> str:
+    return visible(said).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def text(said: str) -> str:

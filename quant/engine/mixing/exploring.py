@@ -23,7 +23,7 @@ from quant.errors import QuantError
 from quant.report.mixing import MixingRow, mixing_chart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Planned(Shown):
     """A plan that was found.
 
