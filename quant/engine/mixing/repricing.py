@@ -61,7 +61,7 @@ def repriced(workshop: Workshop, target: str | None, profile: Path, *, like: Pat
     if not quantizes(found.choices):
         return Planned(None, closing.row(closed, None, f"No quantization is {told}."), workshop.prepared.digest, ground.target)
     quantized = sum(f != FLOAT for f in found.choices.values())
-    ended = f"Of plans {told} {best}: {quantized} of {count(len(found.choices), 'layer')} quantized, predicted by {profile.name}; no plan was measured."
+    ended = f"{best} of the plans {told}: {quantized} of {count(len(found.choices), 'layer')} quantized, predicted by {profile.name}; no plan was measured."
     return Planned(found.choices, closing.row(closed, found.choices, ended), workshop.prepared.digest, ground.target)
 
 
@@ -71,11 +71,11 @@ def _goal(ground: Ground, problem: Problem, like: tuple[str, Mapping[str, str]] 
     if like is not None:
         name, allowed = like
         most = problem.error(allowed).value
-        return Goal(minimize=spec.minimize, within={ERROR: most}), f"predicted to be no worse than {name} (error {most:.3g})", "the cheapest"
+        return Goal(minimize=spec.minimize, within={ERROR: most}), f"predicted to be no worse than {name} (error {most:.3g})", "The cheapest"
     if spec.within:
         whole = dict.fromkeys(problem.effects, FLOAT)
         budgets: dict[str, float] = {name: share * problem.costs[name].total(whole) for name, share in spec.within.items()}
         budgets |= {ERROR: spec.max_error} if spec.max_error is not None else {}
-        return Goal(minimize=ERROR, within=budgets), "within the budgets", "the most accurate"
+        return Goal(minimize=ERROR, within=budgets), "within the budgets", "The most accurate"
     assert spec.max_error is not None, "one of three"
-    return Goal(minimize=spec.minimize, within={ERROR: spec.max_error}), f"predicted to have an error of at most {spec.max_error:g}", "the cheapest"
+    return Goal(minimize=spec.minimize, within={ERROR: spec.max_error}), f"predicted to have an error of at most {spec.max_error:g}", "The cheapest"

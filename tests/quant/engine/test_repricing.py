@@ -45,7 +45,7 @@ def test_a_plan_is_made_of_the_profile_and_nothing_is_measured(saved, cli, monke
     told = json.loads(found.out)
     effects = {(e["layer"], e["format"]): e["value"] for e in told["search"]["effects"]}
     assert sum(effects[layer, f] for layer, f in told["choices"].items() if f != "fp32") <= 0.01
-    assert "predicted to have an error of at most 0.01 the cheapest" in told["search"]["ended"]
+    assert "The cheapest of the plans predicted to have an error of at most 0.01: " in told["search"]["ended"]
     assert told["search"]["steps"] == []
     assert yaml.safe_load((saved.folder / "plan.yaml").read_text(encoding="utf-8"))["layers"] == told["choices"]
 
