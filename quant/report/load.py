@@ -27,6 +27,8 @@ def load_report(run_folder: Path | str) -> Report:
     path = run_folder if run_folder.suffix == ".json" else run_folder / REPORT_FILE
     if not run_folder.exists():
         raise RunError("no such run", where=str(run_folder), hint="give the folder that a run wrote")
+    if run_folder.is_file() and path != run_folder:
+        raise RunError("is a file, not the folder of a run", where=str(run_folder), hint=f"give the folder that a run wrote, or its {REPORT_FILE}")
     if not path.is_file():
         raise RunError(f"this folder has no {REPORT_FILE}", where=str(run_folder), hint="the run did not finish, or this is another folder; run it again")
     try:

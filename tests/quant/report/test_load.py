@@ -39,3 +39,9 @@ def test_what_is_no_report_is_told_with_its_place(tmp_path, content, message):
 def test_a_folder_that_is_not_there_is_told(tmp_path):
     with pytest.raises(RunError, match="no such run"):
         load_report(tmp_path / "nowhere")
+
+
+def test_a_file_is_no_folder_without_a_report(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("version: 1\n")
+    with pytest.raises(RunError, match="is a file, not the folder of a run"):
+        load_report(tmp_path / "recipe.yaml")
