@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from quant.cli.shared import EXIT, Json, Overrides, Recipe, Trust, app, job_summary, out, plain
-from quant.errors import RunError
+from quant.errors import QuantError, RunError
 
 if TYPE_CHECKING:
     from quant.engine.run import Run
@@ -98,16 +98,27 @@ def evaluate(recipe: Recipe, overrides: Overrides = None, trust_code: Trust = Fa
 def compare(
     run_a: Annotated[Path, typer.Argument(help="Folder of the older run; or an FP32 model.")],
     run_b: Annotated[Path, typer.Argument(help="Folder of the newer run; or the graph that was made of the model.")],
+    allow: Annotated[list[str] | None, typer.Option(metavar="ASPECT", help="What may get worse: time, say. Can be given again.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two runs: accuracy, speed, size, verdicts, formats, ranges. Of two ONNX files: `quant ladder B --baseline A`."""
+    """Compare two runs: accuracy, speed, size, verdicts, formats, ranges. Exit code 1: something got worse.
+
+    Of two ONNX files: `quant ladder B --baseline A`.
+    """
     if run_a.suffix == run_b.suffix == ".onnx":
         from quant.cli.ladder import show_ladder  # noqa: PLC0415 - its command comes after these in `quant --help`
 
         show_ladder(run_b, baseline=run_a, as_json=as_json)
     from quant.api import compare as compare_reports  # noqa: PLC0415
     from quant.api import load_report  # noqa: PLC0415
+    from quant.core.registry import did_you_mean  # noqa: PLC0415
     from quant.report.compare_text import comparison_text  # noqa: PLC0415
+    from quant.report.regressions import ASPECTS  # noqa: PLC0415
 
+    for aspect in allow or []:
+        if aspect not in ASPECTS:
+            raise QuantError(f"no such aspect of a run: {aspect!r}", where="--allow", hint=did_you_mean(aspect, list(ASPECTS)))
     found = compare_reports(load_report(run_a), load_report(run_b))
     sys.stdout.write(found.to_json() if as_json else comparison_text(found))
+    if any(regression.aspect not in (allow or []) for regression in found.regressions):
+        raise typer.Exit(EXIT["fail"])

@@ -57,7 +57,13 @@ def write_folder(folder: Path, report: Report, outcomes: Sequence[Outcome], base
         _write(part, report, outcomes, baselines, table)
         names = sorted(p for p in part.rglob("*") if p.is_file())
         files = {p.relative_to(part).as_posix(): digest_of_file(p) for p in names}
-        write_text(part / MANIFEST, json.dumps({"version": 1, "files": files}, indent=1, sort_keys=True) + "\n")
+        made_of = {
+            "model": report.baseline.model_sha256,
+            "samples": report.data.samples_sha256,
+            "recipe": digest_of_file(part / "recipe.yaml"),
+            "environment": report.environment,
+        }
+        write_text(part / MANIFEST, json.dumps({"version": 1, "files": files, "made_of": made_of}, indent=1, sort_keys=True) + "\n")
         for old in (SIGNATURE, MANIFEST):
             (folder / old).unlink(missing_ok=True)
         for stale in _FOLDERS - {new.name for new in part.iterdir()}:

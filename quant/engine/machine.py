@@ -5,15 +5,24 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
-from quant.engine.cache import library_versions
+from quant.engine.cache import code_digest, library_versions
 
 _FLAGS = frozenset({"avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "avx512_fp16"})
+TOOLKIT = "quant-toolkit"
+"""What tells one state of the toolkit's own code from another: the start of its SHA-256."""
+
 _CPU_INFO = Path("/proc/cpuinfo")
 
 
 def environment() -> dict[str, str]:
     """Name -> version or property of what a run is computed with."""
-    return {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}", "cpu": cpu(), **library_versions()}
+    return {
+        TOOLKIT: code_digest()[:12],
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu(),
+        **library_versions(),
+    }
 
 
 def cpu() -> str:

@@ -12,6 +12,7 @@ from quant.core.documents import Decision, Document
 from quant.core.shown import Chart, Series, Shown, Table
 from quant.report.document import Calibration, Candidate, Report
 from quant.report.load import load_report
+from quant.report.regressions import Regression, regressions
 
 _T = TypeVar("_T", int, str)
 
@@ -86,6 +87,7 @@ class Comparison(Document, Shown):
         baseline: Value of the first gate's metric in FP32.
         roles: Role -> number of samples, where it differs; None where a run does not have the role.
         candidates: Every candidate of either run.
+        regressions: What got worse, by more than the runs themselves leave open.
         range_change: Share of the width from which on a moved range is told.
         ranges: Ranges that moved so far, the most moved first.
         environment: Name -> value, where it differs.
@@ -100,6 +102,7 @@ class Comparison(Document, Shown):
     baseline: tuple[float | None, float | None]
     roles: dict[str, tuple[int | None, int | None]]
     candidates: tuple[CandidateChange, ...]
+    regressions: tuple[Regression, ...] = ()
     range_change: float
     ranges: tuple[RangeChange, ...]
     environment: dict[str, tuple[str | None, str | None]]
@@ -147,6 +150,7 @@ def compare(old: Report | Path | str, new: Report | Path | str, *, range_change:
         baseline=(old.baseline.value, new.baseline.value),
         roles=_differing(old.data.roles, new.data.roles),
         candidates=tuple(_candidate(before.get(key), after.get(key)) for key in {**before, **after}),
+        regressions=regressions(old, new),
         range_change=range_change,
         ranges=_ranges(old.calibration, new.calibration, range_change),
         environment=_differing(old.environment, new.environment),

@@ -29,6 +29,8 @@ def comparison_text(comparison: Comparison) -> str:
     rows = [HEAD, *(change_cells(change) for change in comparison.candidates)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(HEAD))]
     lines += ["", *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)]
+    if comparison.regressions:
+        lines += ["", "worse than before", *(f"  {one_line(r.candidate)}: {r.what}" for r in comparison.regressions)]
     for change in comparison.candidates:
         if change.formats:
             lines += ["", f"{change_name(change)}: {count(len(change.formats), 'layer')} in another format"]

@@ -232,9 +232,24 @@ def test_evaluate_tells_the_metrics_of_fp32(cli, project, finished):
     assert cli("evaluate", project.recipe).out == f"accuracy: {told['accuracy']:.6g}\n"
 
 
+def test_compare_ends_with_1_where_something_got_worse_and_is_not_allowed_to(cli, finished, tmp_path):
+    report = finished.run.report
+    worse = report.model_copy(update={"candidates": tuple(c.model_copy(update={"size_bytes": 2 * (c.size_bytes or 1)}) for c in report.candidates)})
+    (tmp_path / "report.json").write_text(worse.to_json(), encoding="utf-8")
+    outcome = cli("compare", finished.project.output, tmp_path)
+    assert outcome.code == 1
+    assert "worse than before" in outcome.out
+    assert cli("compare", finished.project.output, tmp_path, "--allow", "size").code == 0
+    assert cli("compare", tmp_path, finished.project.output).code == 0
+    refused = cli("compare", finished.project.output, tmp_path, "--allow", "sise")
+    assert refused.code == 2
+    assert "--allow: no such aspect of a run: 'sise'" in refused.err
+    assert "did you mean 'size'" in refused.err
+
+
 def test_compare_tells_two_runs_apart(cli, finished, project):
     assert cli("run", project.recipe, "--output", project.output).code == 0
-    outcome = cli("compare", finished.project.output, project.output)
+    outcome = cli("compare", finished.project.output, project.output, "--allow", "candidates", "--allow", "time")  # times of a moment, by chance
     assert outcome.code == 0
     assert "int8-dynamic" in outcome.out
     found = json.loads(cli("compare", finished.project.output, project.output, "--json").out)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from quant.core.documents import Audit
 from quant.engine.bind import BASELINE
+from quant.engine.machine import TOOLKIT, environment
 from quant.errors import QuantError
 from quant.report.document import Candidate, Report
 from quant.report.write import report_texts
@@ -33,6 +34,9 @@ class ReportPages(OfRun):
         found = []
         if report.with_digest().results_digest != report.results_digest:
             found.append(_file(_REPORT, f"results_digest {report.results_digest[:12]}… is not that of the results"))
+        made_by, now = (made.get(TOOLKIT) for made in (report.environment, environment()))
+        if made_by != now:  # another version may draw other pages of the same results
+            return judged(found, f"made by another version of the toolkit ({made_by or 'unknown'}; this is {now}): its pages are held to the manifest alone")
         for name, text in report_texts(report).items():
             place = folder / name
             if not place.is_file() or place.read_text(encoding="utf-8", errors="replace") != text:

@@ -121,3 +121,52 @@ def test_the_page_of_two_runs_is_self_contained_and_leads_to_how_numbers_were_go
     assert {node.attrib["href"][1:] for node in tree.iter("a")} <= set(ids)
     assert "<img" not in page
     assert page == compare_page(old, new)
+
+
+def latency(make, ratio):
+    """Times of `int8` at `ratio` of FP32's, five percent to either side left open."""
+    old = make.report(make.candidate())
+    row = next(row for row in old.timings.latency if row.scheme == "int8")
+    changed = row.model_copy(update={"ratio": ratio, "ratio_low": 0.95 * ratio, "ratio_high": 1.05 * ratio})
+    return old.model_copy(update={"timings": old.timings.model_copy(update={"latency": (changed,)})})
+
+
+def aspects(old, new):
+    return [r.aspect for r in compare(old, new).regressions]
+
+
+def test_a_candidate_that_is_gone_or_whose_verdict_is_worse_is_a_regression_and_a_new_one_is_none(make):
+    both, one = make.report(make.candidate("int8"), make.candidate("int8-dynamic")), make.report(make.candidate("int8"))
+    assert aspects(both, one) == ["candidates"]
+    assert aspects(one, both) == aspects(both, both) == []
+    failed = make.report(make.candidate("int8", make.gate("fail", **make.failing)))
+    (verdict, accuracy) = compare(one, failed).regressions
+    assert (verdict.aspect, verdict.candidate, verdict.what) == ("verdict", "int8 on onnxruntime", "pass → fail")
+    assert accuracy.aspect == "accuracy"
+    assert "grew from 0.20 points to 4.00 points, beyond the upper bound of" in accuracy.what
+    assert aspects(failed, one) == []
+    missing = make.report(make.absent("int8", "onnxruntime", "not available", "no engine"))
+    assert aspects(one, missing) == ["verdict"]
+
+
+@pytest.mark.parametrize(("ratio", "told"), [(0.50, []), (0.54, []), (0.56, ["time"])])
+def test_a_time_is_worse_where_the_intervals_do_not_meet(make, ratio, told):
+    """0.5 is known to 0.525; 0.54 to 0.513, 0.56 to 0.532."""
+    assert aspects(latency(make, 0.5), latency(make, ratio)) == told
+    assert aspects(latency(make, ratio), latency(make, 0.5)) == []
+
+
+@pytest.mark.parametrize(("size", "told"), [(1009, []), (1011, ["size"])])
+def test_a_size_is_worse_by_more_than_a_percent(make, size, told):
+    assert aspects(make.report(make.candidate(size_bytes=1000)), make.report(make.candidate(size_bytes=size))) == told
+
+
+def test_a_layer_in_more_bits_is_a_regression_that_is_named(make):
+    wider = (make.plan[0].model_copy(update={"format": "fp32"}), *make.plan[1:])
+    old, new = (make.report(make.candidate(plan=plan, audit=())) for plan in (make.plan, wider))
+    (found,) = compare(old, new).regressions
+    assert (found.aspect, found.what) == ("formats", "1 layer in more bits than before: encoder.layer.0.attention.query int8 → fp32")
+    assert aspects(new, old) == []
+    assert "worse than before" in comparison_text(compare(old, new))
+    assert "worse than before" not in comparison_text(compare(new, old))
+    assert "encoder.layer.0.attention.query int8 → fp32" in compare_page(old, new)

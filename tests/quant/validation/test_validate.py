@@ -1,9 +1,11 @@
 """`quant validate`: what it says and writes, budgets, artifacts apart from their run, recipes that differ, and how it ends."""
 
+import hashlib
 import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -62,6 +64,33 @@ def test_a_broken_run_is_told_in_every_form_and_exits_with_1(cli, delivered, tmp
     places = {result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for result in run["results"]}
     assert places == {(broken / "report.md").as_uri()}
     assert ET.parse(tmp_path / "junit.xml").getroot().get("failures") == "2"
+
+
+def test_pages_of_another_version_of_the_toolkit_are_held_to_the_manifest_alone(delivered, tmp_path):
+    """What draws the pages may have changed since; their bytes have not."""
+    broken = delivered.copy(tmp_path / "run")
+    (broken / "report.html").write_text("drawn otherwise", encoding="utf-8")
+    report = load_report(broken)
+
+    def look(report):
+        return CHECKS.make("report-pages").look(SimpleNamespace(delivery=SimpleNamespace(folder=broken, report=report)))
+
+    assert [str(finding) for finding in look(report).findings] == ["file report.html: is not what report.json says"]
+    older = report.model_copy(update={"environment": {**report.environment, "quant-toolkit": "0123456789ab"}}).with_digest()
+    found = look(older)
+    assert found.status == "ok"
+    assert found.said.startswith("made by another version of the toolkit (0123456789ab; this is ")
+    edited = older.model_copy(update={"sentence": "All is well."})
+    assert look(edited).status == "failed"
+
+
+def test_the_manifest_says_what_the_run_was_made_of(delivered):
+    told = json.loads((delivered.folder / "manifest.json").read_text(encoding="utf-8"))["made_of"]
+    report = load_report(delivered.folder)
+    assert (told["model"], told["samples"]) == (report.baseline.model_sha256, report.data.samples_sha256)
+    assert told["recipe"] == hashlib.sha256((delivered.folder / "recipe.yaml").read_bytes()).hexdigest()
+    assert told["environment"] == report.environment
+    assert {"quant-toolkit", "python", "cpu", "onnxruntime"} <= set(told["environment"])
 
 
 @pytest.mark.slow
