@@ -266,7 +266,9 @@ class LimitsSpec(Section):
 class PlanSpec(Section):
     """A format for each layer: the cheapest plan that passes the gates, predicted from sensitivity and cost, then measured as a whole."""
 
-    schemes: tuple[str, ...] = Field((), description="titles of schemes whose formats are mixed; of each format the first that does not train when empty")
+    schemes: tuple[str, ...] = Field(
+        (), description="titles of schemes whose formats are mixed; of each format the first that does not train and finds something to quantize when empty"
+    )
     file: str | None = Field(None, description="a plan to carry out, as `quant plan` writes it, instead of looking for one")
     minimize: Literal["time", "size", "bits"] = Field("time", description="what is to be least")
     within: dict[Literal["time", "size", "bits"], Annotated[float, Field(gt=0)]] = Field(

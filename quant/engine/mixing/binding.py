@@ -27,7 +27,7 @@ class BoundPlan:
 
     Args:
         spec: The section.
-        schemes: Title -> format, of the schemes whose formats may be mixed, one for each format.
+        schemes: Title -> format, of the schemes whose formats may be mixed; of each format the first that finds something to quantize on a target.
         estimator: How effects are found.
         costs: Where times come from; None: the engine, where it runs here.
         file: A plan to carry out instead of looking for one.
@@ -91,7 +91,7 @@ def bind_plan(loaded: LoadedRecipe, schemes: Mapping[str, Scheme], metrics: Mapp
 
 
 def _mixed(loaded: LoadedRecipe, spec: PlanSpec, schemes: Mapping[str, Scheme]) -> dict[str, str]:
-    """Title -> format of the schemes that are mixed."""
+    """Title -> format of the schemes that may be mixed."""
     chosen: dict[str, str] = {}
     for number, title in enumerate(spec.schemes):
         where = loaded.where(("plan", "schemes", number))
@@ -106,7 +106,7 @@ def _mixed(loaded: LoadedRecipe, spec: PlanSpec, schemes: Mapping[str, Scheme]) 
     if chosen:
         return chosen
     for title, scheme in schemes.items():
-        if scheme.data != "training" and scheme.base not in chosen.values():
+        if scheme.data != "training":
             chosen[title] = scheme.base
     if not chosen:
         raise RecipeError(

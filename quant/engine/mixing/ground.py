@@ -44,12 +44,15 @@ class Ground:
         for title, number_format in self.bound.schemes.items():
             emulated = None if self.engine.ahead_of_time else self.engine.emulates(number_format)
             job = jobs[title]
+            if number_format in self.titles:
+                continue
             if number_format not in GRIDS:
                 self.left_out[number_format] = self._no_part(number_format)
             elif job.plan is None or emulated is not None:
-                self.left_out[number_format] = emulated or job.reason
+                self.left_out.setdefault(number_format, emulated or job.reason)
             else:
                 self.titles[number_format] = title
+                self.left_out.pop(number_format, None)
         self.plans: dict[str, PrecisionPlan] = {f: plan for f, title in self.titles.items() if (plan := jobs[title].plan) is not None}
 
     def _no_part(self, number_format: str) -> str:

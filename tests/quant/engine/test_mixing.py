@@ -229,6 +229,14 @@ def test_budgets_end_in_words_whatever_they_leave(fragile, cli, plan, code, told
         assert outcome.err.startswith(f"error: {fragile.recipe}:")
 
 
+def test_of_each_format_the_first_scheme_is_mixed_that_finds_something_to_quantize(sturdy):
+    """As where a model has convolutions, which `int8-dynamic` leaves alone on this engine, and `int8` is listed behind it."""
+    project = sturdy({}, schemes=[{"kind": "int8", "name": "nothing", "exclude": ["*"]}, "int8"])
+    found = quant.plan(project.recipe)
+    assert set(found.choices.values()) == {"int8"}
+    assert found.row.notes == (), "the format is not said to be left out"
+
+
 def test_one_search_sample_is_too_few_to_tell_how_sure_an_effect_is(project, cli):
     project.write({"data": {"splits": {"calibration": 64, "search": 1, "evaluation": 700}}, "plan": {}})
     for command in ("run", "plan", "profile"):
