@@ -21,7 +21,7 @@ from quant.errors import RunError
 _TABLE, _ARRAYS, _MEANS, _MOMENTS = "table.json", "histograms.npy", "means.npy", "moments.npy"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class CalibrationTable(Shown):
     """What calibration saw.
 
@@ -78,6 +78,12 @@ class CalibrationTable(Shown):
         return digest_of(
             [self._summary(), digest_of_arrays({"histograms": self._histograms(), "means": _joined(self.means), "moments": _joined(self.moments)})]
         )
+
+    def __eq__(self, other: object) -> bool:
+        return self.digest == other.digest if isinstance(other, CalibrationTable) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     def save(self, folder: Path | str) -> None:
         """Write `table.json`, `histograms.npy`, `means.npy` and `moments.npy` into `folder`; the same bytes for the same table."""

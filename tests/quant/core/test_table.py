@@ -52,6 +52,13 @@ def test_the_same_table_has_the_same_bytes_whatever_its_order(tmp_path):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
+def test_tables_are_equal_by_their_content():
+    assert table() == table()
+    assert table() != replace(table(), samples=33)
+    assert table() != "a table"
+    assert len({table(), table(), replace(table(), samples=33)}) == 2
+
+
 def test_the_digest_hangs_on_everything():
     base = table()
     more = {**base.statistics, "z": base.statistics["z"].merge(TensorStatistics.of(np.float32([0.5])))}
