@@ -22,8 +22,7 @@ from quant.targets.nvidia.engine_host.building import ON_THIS_GPU
 from quant.targets.nvidia.engine_host.capabilities import convolve_in_fp8
 from quant.targets.nvidia.engine_host.command import ENGINE_FILE, LAYERS_FILE, LOG_FILE
 from quant.targets.nvidia.engine_host.cuda import Cuda
-from quant.targets.nvidia.engine_host.layers import from_json
-from quant.targets.nvidia.exporting import audit_engines, emulated, refuse_lacking, write_graph
+from quant.targets.nvidia.exporting import audit_engines, emulated, listing_in, refuse_lacking, write_graph
 from quant.targets.nvidia.gpu import GpuSession, missing
 from quant.targets.nvidia.gpu_host import write_build_folder, write_reference
 from quant.targets.nvidia.noise import Feed
@@ -157,4 +156,4 @@ class TensorRt:
         if not listing.is_file():
             why = f"no engine was built here ({self._missing or 'the artifact was written on another machine'}); build_engine.py audits it on a GPU host"
             return Audit(target=self.kind, scheme=artifact.scheme, rows=(), unaudited=why)
-        return audit_engines(artifact, folder, plan, {ON_THIS_GPU: from_json(listing.read_text(encoding="utf-8"))})
+        return audit_engines(artifact, folder, plan, {ON_THIS_GPU: listing_in(listing)})

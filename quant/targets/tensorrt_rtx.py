@@ -21,8 +21,7 @@ from quant.graph.runtime import Runtime
 from quant.targets import TARGETS, Availability, Shapes
 from quant.targets.nvidia.building import BuildFiles, build_engines
 from quant.targets.nvidia.engine_host.capabilities import convolve_in_fp8
-from quant.targets.nvidia.engine_host.layers import from_json
-from quant.targets.nvidia.exporting import audit_engines, emulated, refuse_lacking, write_graph
+from quant.targets.nvidia.exporting import audit_engines, emulated, listing_in, refuse_lacking, write_graph
 from quant.targets.nvidia.options import EngineOptions, engine_dialect
 from quant.targets.nvidia.profiles import resolve_profile
 
@@ -90,7 +89,7 @@ class TensorRtRtx:
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
         """Read from the engine's list of layers what each product of the plan was compiled to; all compute capabilities must agree."""
         del layers
-        return audit_engines(artifact, folder, plan, {c: from_json(_listing(folder, c).read_text(encoding="utf-8")) for c in self._capabilities})
+        return audit_engines(artifact, folder, plan, {c: listing_in(_listing(folder, c)) for c in self._capabilities})
 
 
 def _listing(folder: Path, capability: str) -> Path:

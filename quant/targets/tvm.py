@@ -121,6 +121,8 @@ class Tvm:
         here = {"cpu": host_cpu(), "machine": platform.machine(), "tvm": version("apache-tvm")}
         if different := [f"{key} {built.get(key)!r}, here {value!r}" for key, value in here.items() if built.get(key) != value]:
             raise TargetError(f"the library was built elsewhere: {'; '.join(different)}", where=str(folder / artifact.main), hint="export the model again here")
+        if missing := sorted({"inputs", "outputs"} - set(built)):
+            raise TargetError(f"says nothing of {' and '.join(missing)}", where=str(folder / BUILD), hint="export the model again")
         return RelaxSession(folder / artifact.main, inputs=built["inputs"], outputs=built["outputs"], threads=threads)
 
     def audit(self, artifact: Artifact, folder: Path, plan: PrecisionPlan, layers: Mapping[str, str]) -> Audit:
@@ -128,7 +130,10 @@ class Tvm:
         del layers
         from quant.targets.relax.building import Product  # noqa: PLC0415 - optional, heavy
 
-        found = {name: Product(**{**told, "operands": tuple(told["operands"])}) for name, told in _read(folder / FUNCTIONS).items()}
+        try:
+            found = {name: Product(**{**told, "operands": tuple(told["operands"])}) for name, told in _read(folder / FUNCTIONS).items()}
+        except (TypeError, LookupError) as error:
+            raise TargetError(f"cannot be read: {error!r}", where=str(folder / FUNCTIONS), hint="export the model again") from error
         rows = []
         for choice in plan.layers:
             product = found.get(choice.layer) or found.get(f"{choice.layer}_MatMulInteger")

@@ -12,7 +12,7 @@ from quant.core.digest import digest_of_file
 from quant.core.documents import Artifact, LayerChoice, PrecisionPlan
 from quant.core.formats import FORMATS
 from quant.engine.auditing import audit
-from quant.errors import TargetError
+from quant.errors import QuantError, TargetError
 from quant.graph.layers import LAYER_OPS, find_layers
 from quant.graph.runtime import Runtime
 from quant.stages.first_run import ARTIFACT_FILE
@@ -135,3 +135,23 @@ def test_what_lies_in_a_folder_is_audited_as_when_it_was_written(kind, target, t
     found = audit(tmp_path / "files", plan=tmp_path / "plan.json")
     assert found.audit == expected
     assert found.audit.target == kind
+
+
+def test_an_audit_of_damaged_files_tells_the_file_or_what_there_is(target, tmp_path):
+    """No file of an artifact, cut or replaced, ends an audit otherwise than in words."""
+    model = ir.from_proto(fixed("residual with relu"))
+    plan = float_plan(model)
+    outputs = {x.name: str(x.node.outputs[0].name) for x in find_layers(model)}
+    artifact = target.export(ir.from_proto(fixed("residual with relu")), tmp_path, scheme="fp32")
+    unaudited = target.audit(artifact, tmp_path, plan, outputs).unaudited
+    told = []
+    for path in sorted(file for file in tmp_path.rglob("*") if file.is_file()):
+        whole = path.read_bytes()
+        for damaged in (b"", whole[: len(whole) // 2], b"{}", b"[]", b"[1]", b'{"x": 1}', None):
+            path.unlink() if damaged is None else path.write_bytes(damaged)
+            try:
+                target.audit(artifact, tmp_path, plan, outputs)
+            except QuantError as error:
+                told.append(error.where or error.what)
+            path.write_bytes(whole)
+    assert told or unaudited, "an audit reads nothing of the artifact"

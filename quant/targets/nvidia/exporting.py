@@ -15,7 +15,7 @@ from quant.graph.model import MODEL_FILE, read_model, write_model
 from quant.graph.runtime import Runtime
 from quant.targets.nvidia.engine_host.capabilities import lacking
 from quant.targets.nvidia.engine_host.kernels import kernel_of
-from quant.targets.nvidia.engine_host.layers import EngineLayer
+from quant.targets.nvidia.engine_host.layers import EngineLayer, from_json
 from quant.targets.nvidia.formats import formats_in
 from quant.targets.nvidia.products import products_of
 
@@ -52,6 +52,18 @@ def emulated(artifact: Artifact, folder: Path, *, threads: int) -> Runtime:
     if not round_halves(model):
         return Runtime(path, threads=threads, optimize=False)
     return Runtime(model, folder=folder, threads=threads, optimize=False)
+
+
+def listing_in(path: Path) -> tuple[EngineLayer, ...]:
+    """The list of an engine's layers that was written when it was built.
+
+    Raises:
+        TargetError: It is missing or damaged.
+    """
+    try:
+        return from_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise TargetError(f"cannot be read: {error}", where=str(path), hint="export the model again") from error
 
 
 def audit_engines(artifact: Artifact, folder: Path, plan: PrecisionPlan, listings: Mapping[str, Sequence[EngineLayer]]) -> Audit:
