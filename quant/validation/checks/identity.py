@@ -13,6 +13,7 @@ from quant.report.words import count
 from quant.validation.check import CHECKS, OfCandidate
 from quant.validation.findings import Checked, Finding, judged, skipped
 from quant.validation.graphs import differences
+from quant.validation.own_files import own_files
 from quant.validation.subject import Subject
 
 _BARE = "a single artifact comes without plan and table"
@@ -60,11 +61,12 @@ class Identity(OfCandidate):
         found = _description(subject)
         own = subject.unrepeatable
         found += [_missing(subject, name) for name in sorted(own - set(subject.files))]
+        found += own_files(subject)
         for name in sorted({*made.artifact.files, *subject.files} - own):
             if made.artifact.files.get(name) != subject.files.get(name):
                 found += _file(subject, name)
         said = f"{count(len(made.artifact.files), 'file')} byte for byte as made anew, {count(len(subject.layers), 'layer')}"
-        return judged(found, said + (f"; {count(len(own), 'file')} that the engine writes otherwise each time, judged by what they do" if own else ""))
+        return judged(found, said + (f"; {count(len(own), 'file')} that the engine writes otherwise each time, {_judged(subject)}" if own else ""))
 
 
 @CHECKS.add
@@ -87,6 +89,12 @@ class BaselineArtifact(OfCandidate):
         off = [name for name in sorted(names) if made.artifact.files.get(name) != beside.files.get(name)]
         what = "is not what the FP32 model makes"
         return judged([Finding(kind="file", where=beside.path_of(n), file=beside.path_of(n), what=what) for n in off], "byte for byte what is made anew")
+
+
+def _judged(subject: Subject) -> str:
+    if not subject.workshop.bound.targets[subject.target].ahead_of_time:
+        return "judged by what they do"
+    return "not judged: made with other libraries, or elsewhere" if subject.delivery.elsewhere else "of the same bytes"
 
 
 def _missing(subject: Subject, name: str) -> Finding:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from quant.core.documents import Audit
+from quant.core.documents import Audit, Document
 from quant.engine.bind import BASELINE
 from quant.engine.machine import TOOLKIT, environment
 from quant.errors import QuantError
@@ -69,7 +70,7 @@ class ReportResults(OfCandidate):
             told = _told(subject, report, row)
         except QuantError as error:
             return judged([_file(_REPORT, f"its results could not be had again: {error.what}")], "")
-        found = [_file(_REPORT, f"{subject.name}: {what} is {was}, now {now}") for what, was, now in told if was != now]
+        found = [_file(_REPORT, f"{subject.name}: {_difference(what, was, now)}") for what, was, now in told if was != now]
         file = f"plans/{subject.target}/{subject.scheme}.audit.json"
         if not subject.delivery.elsewhere and (folder / file).is_file() and Audit.load(folder / file) != subject.audit:
             found.append(_file(file, "is not what the engine shows now"))
@@ -99,6 +100,21 @@ def _told(subject: Subject, report: Report, row: Candidate) -> list[tuple[str, A
     if not row.reason:
         told.append(("verdict", row.verdict, _worst(list(decisions.values()))))
     return told
+
+
+def _difference(what: str, was: Any, now: Any) -> str:
+    """The first thing within that differs, in a line: documents and mappings by their keys, rows by their number."""
+    one, other = (value.model_dump(mode="json") if isinstance(value, Document) else value for value in (was, now))
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        key = next(key for key in [*one, *other] if one.get(key) != other.get(key))
+        return _difference(f"{what}: {key}", one.get(key), other.get(key))
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)) and len(one) == len(other) and not all(map(_is_plain, [*one, *other])):
+        return _difference(what, *next(pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]))
+    return f"{what} is {one}, now {other}"
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
 
 
 def _worst(decisions: list[Any]) -> Any:
