@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from evaluators.agreement import OutputAgreement
@@ -44,7 +45,7 @@ class AuditAgain(OfCandidate):
         """Audit the artifact again, against the plan that was made anew."""
         made = subject.seen
         if made.plan is None:
-            return skipped(_BARE)
+            return _bare(subject)
         if subject.fault:
             return skipped(_NOT_LOADED)
         audit = subject.audit
@@ -60,6 +61,26 @@ class AuditAgain(OfCandidate):
         file = subject.path_of(made.artifact.main)
         found = [Finding(kind="layer", where=r.layer, tensor=r.kernel, file=file, what=f"is planned in {r.planned}, runs in {r.runs}") for r in rows]
         return judged(found, said or f"{len(made.plan.quantized)} layers in {made.plan.base}" + (" (emulated)" if emulated else ""))
+
+
+def _bare(subject: Subject) -> Checked:
+    """Of an artifact without a plan: whether any layer at all runs in the format of its scheme, where the recipe has one of that name."""
+    job = subject.delivery.job(subject.scheme, subject.target)
+    if job is None or job.plan is None or not job.plan.quantized:
+        return skipped(_BARE)
+    if subject.fault:
+        return skipped(_NOT_LOADED)
+    audit = subject.workshop.audit(replace(subject.seen, plan=job.plan))
+    engine = subject.workshop.bound.targets[subject.target]
+    if audit.unaudited or (engine.emulates(job.plan.base) is not None and not engine.ahead_of_time):
+        return skipped(audit.unaudited or _BARE)
+    rows = [row for row in audit.rows if row.layer in job.plan.quantized]
+    as_said = sum(row.agrees for row in rows)
+    if not as_said and all(row.runs != UNKNOWN for row in rows):
+        file, runs = subject.path_of(subject.seen.artifact.main), ", ".join(sorted({row.runs for row in rows}))
+        what = f"is called {subject.scheme}, and the engine runs none of its layers in {job.plan.base}: they run in {runs}"
+        return judged([Finding(kind="file", where=file, file=file, what=what)], "")
+    return Checked(status="ok", said=f"{as_said} of {len(rows)} layers in {job.plan.base}; how many were planned, an artifact apart from its run does not say")
 
 
 @CHECKS.add

@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 import quant
+from quant.core.digest import digest_of_file
+from quant.core.documents import Artifact
 from quant.errors import QuantError, RunError
 from quant.report.load import load_report
 from quant.validation.check import CHECKS
@@ -123,10 +125,23 @@ def test_an_artifact_apart_from_its_run_is_held_to_an_fp32_model(cli, delivered,
     found = Validation.model_validate_json(outcome.out)
     assert outcome.code == 0, found.sentence
     skipped = {check.check for check in found.checks if check.status == "skipped"}
-    assert {"identity", "plan", "audit", "report", "files"} <= skipped
-    assert {by_name(found)[name].status for name in ("artifact-files", "reload", "contract", "gate", "requests", "load")} == {"ok"}
+    assert {"identity", "plan", "agreement", "report", "files"} <= skipped
+    assert {by_name(found)[name].status for name in ("artifact-files", "reload", "contract", "audit", "gate", "requests", "load")} == {"ok"}
+    assert by_name(found)["audit"].said.startswith("5 of 5 layers in int8; ")
     refused = cli("validate", place, "--baseline", delivered.recipe.with_name("digits.onnx"))
     assert (refused.code, "name a recipe with --data" in refused.err) == (2, True)
+
+
+@pytest.mark.slow
+def test_fp32_under_the_name_of_an_artifact_apart_from_its_run_is_found(delivered, tmp_path):
+    place = shutil.copytree(delivered.folder / "artifacts/onnxruntime/int8", tmp_path / "artifact")
+    shutil.copyfile(delivered.folder / "artifacts/onnxruntime/fp32/model.onnx", place / "model.onnx")
+    artifact = Artifact.load(place / "artifact.json")
+    artifact.model_copy(update={"files": {"model.onnx": digest_of_file(place / "model.onnx")}}).save(place / "artifact.json")
+    found = delivered.validate(place, baseline=delivered.recipe.with_name("digits.onnx"))
+    assert found.verdict == "fail"
+    [finding] = found.findings
+    assert str(finding) == "file model.onnx: is called int8, and the engine runs none of its layers in int8: they run in fp32"
 
 
 @pytest.mark.parametrize(
