@@ -48,10 +48,17 @@ def odd_requests(workshop: Workshop) -> tuple[Odd, ...]:
     most = max(recipe.evaluation.batch_size, recipe.calibration.batch_size, recipe.latency.batch_size)
     fed = [spec.name for spec in inputs_from_data(one).inputs]
     low, high, by_size = _seen(samples, one, fed)
-    found = [Odd("batch 1", usual), *_largest_batch(requests(samples, one, most=most), one, most), *by_size]
+    found = [Odd(_usual(one), usual), *_largest_batch(requests(samples, one, most=most), one, most), *by_size]
     for name, fill in _FILLED.items():
         found.append(Odd(name, {key: fill(array, low[key], high[key]) if key in low else array for key, array in usual.items()}))
     return tuple(found)
+
+
+def _usual(feeding: Feeding) -> str:
+    """What the request of a single sample is called: a model whose batch is fixed gets it repeated."""
+    inputs = inputs_from_data(feeding).inputs
+    fixed = fixed_batch(inputs, {spec.name: batch_axis(spec, feeding.batch_axes) for spec in inputs})
+    return "batch 1" if fixed in {None, 1} else f"batch {fixed}, the only one that the model takes"
 
 
 def _largest_batch(singles: Sequence[Mapping[str, Array]], feeding: Feeding, most: int) -> Iterator[Odd]:
