@@ -82,7 +82,7 @@ def test_the_untouched_run_passes_and_of_a_broken_artifact_the_file_is_named(run
         broken = shutil.copytree(folder / place, tmp_path / how.__name__)
         how(broken / name, folder / place.parent / "fp32" / name)
         subject = Subject(delivery, "int8", place.parent.name, broken, place.as_posix())
-        checks = ["identity", *(["reload"] if how is cut else [])]
+        checks = ["identity", *(["reload"] if how in {cut, zeroed} else [])]  # a library with zeros in it may end the process that loads it
         findings = [finding for check in checks for finding in CHECKS.make(check).look(subject).findings]
         assert (place / name).as_posix() in {finding.file for finding in findings}, (how, findings)
 
