@@ -150,8 +150,11 @@ def test_measured_prices_of_the_sentence_encoder_add_up_to_what_the_engine_takes
             how.apply(model, plan, Evidence({**needs.known, **dict.fromkeys(needs.ranges, WIDE)}), target.dialect)
         folder = tmp_path / scheme
         artifact = target.export(model, folder, scheme=scheme)
-        profiles[scheme] = target.profile(artifact, folder, [feed], outputs, threads=1, runs=25)
-        whole[scheme] = least(target, artifact, folder, feed, 40)
+        for _ in range(4):  # the two are timed one after the other: another process may take the core from one of them
+            profiles[scheme] = target.profile(artifact, folder, [feed], outputs, threads=1, runs=25)
+            whole[scheme] = least(target, artifact, folder, feed, 40)
+            if profiles[scheme].kernel_ms == pytest.approx(whole[scheme], rel=0.15):
+                break
     int8 = [layer.name for layer in find_layers(ir.load(path)) if layer.op == "MatMul"]
     work = model_work(path, feed, dialect=target.dialect)
     formats = {one.layer: ("fp32", "int8") if one.layer in int8 else ("fp32",) for one in work.layers}
